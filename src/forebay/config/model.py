@@ -1,0 +1,65 @@
+"""The settings: one frozen model. A key stands here when code obeys it, and not before.
+
+A new section is one class and one line in `Settings`; its keys, environment names, flags, faults and its part of
+`docs/reference/settings.md` follow from it. Every field has a default, a description and, where it is a number, bounds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from forebay.config.units import parse_size
+from forebay.config.values import Directory, Size
+
+
+class Section(BaseModel):
+    """What all sections share: they never change after loading, and they know no key that is not theirs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class LogSettings(Section):
+    """The commit log: where an embedded broker keeps its messages."""
+
+    segment_size: Size = Field(
+        default=parse_size("512Mi"),
+        ge=parse_size("4Ki"),
+        le=parse_size("64Gi"),
+        description="A segment is sealed, and a new one begun, when it reaches this size.",
+    )
+    roll_daily: bool = Field(
+        default=True,
+        description="Also begin a new segment when the UTC day changes, so that whole days can be removed.",
+    )
+    record_size: Size = Field(
+        default=parse_size("4Mi"),
+        ge=parse_size("4Ki"),
+        le=parse_size("64Mi"),
+        description="Appends that wait at the same time are committed together, in records of up to this size.",
+    )
+    read_chunk: Size = Field(
+        default=parse_size("1Mi"),
+        ge=parse_size("64Ki"),
+        le=parse_size("64Mi"),
+        description="How much of a segment one reader holds in memory.",
+    )
+    compression: Literal["auto", "never"] = Field(
+        default="auto",
+        description="`auto` compresses a record with Snappy where a sample says that it shrinks by a third; "
+        "`never` stores every record as it came.",
+    )
+
+
+class Settings(Section):
+    """What concerns Forebay as a whole, and its sections."""
+
+    profile: Literal["minimal", "balanced", "performance"] = Field(
+        default="balanced", description="The set of defaults to start from; any other key overrides it."
+    )
+    data_dir: Directory = Field(
+        default=Path("forebay-data"), description="Where embedded data lives, relative to the working directory."
+    )
+    log: LogSettings = LogSettings()

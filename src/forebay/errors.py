@@ -1,0 +1,207 @@
+"""Every error Forebay raises on purpose. The docstring of each is the advice its reader needs.
+
+Two kinds of trouble are kept apart. `InvariantBroken` is ours: a bug, never caught, told with its numbers. The rest is
+the world's: `Transient` may succeed when tried again, `Permanent` will not until somebody changes something. A caller
+decides by type; a person reads `str(error)`, which names the thing, the numbers and, where there is one, the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class ForebayError(Exception):
+    """The root of all errors that Forebay raises. Catch it to tell Forebay's refusals from your own bugs."""
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.remedy}" if self.remedy else self.message
+
+
+class Transient(ForebayError):
+    """Trying the same again may succeed: wait, then retry."""
+
+
+class Permanent(ForebayError):
+    """Trying the same again cannot succeed until somebody changes the input, the settings or the machine."""
+
+
+class InvariantBroken(ForebayError):
+    """A bug in Forebay. Nothing was written after it was noticed. Please report the message with its numbers."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"BUG: {message}")
+
+
+# --- settings ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SettingFault:
+    """One thing wrong with the settings: which key, what stood there, what is allowed, and where it came from."""
+
+    key: str
+    value: object
+    allowed: str
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.value!r} is refused ({self.origin}); allowed: {self.allowed}"
+
+
+class SettingsRefused(Permanent):
+    """The settings hold values Forebay will not start with. `faults` lists all of them, not just the first."""
+
+    def __init__(self, faults: Sequence[SettingFault]) -> None:
+        self.faults = tuple(faults)
+        count = len(self.faults)
+        lines = "\n".join(f"  {fault}" for fault in self.faults)
+        super().__init__(f"{count} fault{'' if count == 1 else 's'} in the settings:\n{lines}")
+
+
+# --- commit log: opening ----------------------------------------------------------------------------------------
+
+
+class LogUnopenable(Permanent):
+    """The directory cannot be opened as a commit log. Nothing in it was changed."""
+
+    def __init__(self, path: Path, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(f"{path}: {message}", remedy=remedy)
+        self.path = path
+
+
+def _salvage(base: Path) -> str:
+    return f"Run `forebay log salvage {base}`; it deletes nothing"
+
+
+class ManifestCorrupted(LogUnopenable):
+    """The manifest that is in force cannot be trusted. The messages themselves are most likely whole: salvage."""
+
+    def __init__(self, base: Path, file: str, reason: str) -> None:
+        super().__init__(base / file, f"manifest corrupted: {reason}", remedy=_salvage(base))
+        self.reason = reason
+
+
+class UnsupportedManifestVersion(LogUnopenable):
+    """The log was written by another version of the format. Open it with the Forebay that wrote it."""
+
+    def __init__(self, base: Path, file: str, version: int, supported: int) -> None:
+        super().__init__(
+            base / file,
+            f"manifest version {version} is not supported, this Forebay reads version {supported}",
+            remedy="Open the log with the Forebay that wrote it",
+        )
+        self.version = version
+
+
+class ManifestNotFound(LogUnopenable):
+    """Messages are here but the manifest that lists them is not, so this is no fresh log. Salvage rebuilds it."""
+
+    def __init__(self, base: Path, file: str, found: str) -> None:
+        super().__init__(base / file, f"manifest not found, although {found}", remedy=_salvage(base))
+
+
+class SegmentMissing(LogUnopenable):
+    """A segment that the manifest lists is gone. Put the file back, or salvage to go on without it."""
+
+    def __init__(self, base: Path, file: str, message: str) -> None:
+        super().__init__(base / file, message, remedy=f"Put the file back, or: {_salvage(base)}")
+
+
+class LogLocked(LogUnopenable):
+    """Another process has this log open. One process owns a log at a time: stop that one, or use another directory."""
+
+    def __init__(self, base: Path, owner: str) -> None:
+        super().__init__(base, f"the log is open in {owner}", remedy="Stop that process, or choose another directory")
+        self.owner = owner
+
+
+class LogNotAccessible(LogUnopenable):
+    """The operating system does not let this process read or write here: check owner, mode and mount."""
+
+
+# --- commit log: reading ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """Bytes of a segment that hold no readable record, and the seq range that is lost with them.
+
+    `last_seq` is None when nothing after the damage says where it ends; `first_seq > last_seq` means that no
+    message is lost (the bytes never held one).
+    """
+
+    segment: str
+    position: int
+    size: int
+    first_seq: int
+    last_seq: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        if self.last_seq is None:
+            lost = f"messages from seq {self.first_seq}"
+        elif self.last_seq < self.first_seq:
+            lost = "no message"
+        else:
+            lost = f"messages {self.first_seq}-{self.last_seq}"
+        return f"{self.segment} bytes {self.position}-{self.position + self.size}: {self.reason}; {lost} lost"
+
+
+class SegmentDamaged(Permanent):
+    """A record cannot be read. `damage` says which messages; reading with `on_damage` goes on behind them."""
+
+    def __init__(self, base: Path, damage: DamagedRange) -> None:
+        super().__init__(f"{base}: {damage}", remedy=_salvage(base))
+        self.damage = damage
+
+
+class RangeGone(Permanent):
+    """The messages asked for were removed by retention. `first_seq` is the oldest that is still there."""
+
+    def __init__(self, base: Path, wanted_seq: int, first_seq: int) -> None:
+        super().__init__(
+            f"{base}: messages {wanted_seq}-{first_seq - 1} are gone (removed by retention)",
+            remedy=f"The oldest message kept is {first_seq}",
+        )
+        self.wanted_seq = wanted_seq
+        self.first_seq = first_seq
+
+
+# --- commit log: writing ----------------------------------------------------------------------------------------
+
+
+class AppendFailed(Transient):
+    """The append is not durable and was not acknowledged. Nothing of it will be read in this process; append again."""
+
+    def __init__(self, path: Path, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(f"{path}: {message}", remedy=remedy)
+        self.path = path
+
+
+class DiskFull(AppendFailed):
+    """No room left. Reading goes on; appends succeed again as soon as there is room: nothing has to be restarted."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(path, f"disk full: {message}", remedy="Free space; writing resumes by itself")
+
+
+class SyncFailed(AppendFailed):
+    """The disk did not confirm the write. The segment was sealed before it; check the disk's health."""
+
+
+class BatchRefused(Permanent):
+    """The batch breaks a limit of the log: too many messages, too many bytes, or columns of unequal length."""
+
+
+class LogClosed(Permanent):
+    """The log was closed. Open it again to go on."""
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(f"{base}: the log is closed")
