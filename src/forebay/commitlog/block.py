@@ -1,0 +1,242 @@
+"""Blocks and records: how a group of messages becomes bytes, and bytes become Arrow columns again.
+
+A **block** is a frame, little-endian throughout::
+
+    offset  size  field
+    0       8     header u64: bits 0-61 length of the data, bit 62 a CRC follows, bit 63 the body is Snappy
+    8       n     data
+    8+n     4     CRC-32C (Castagnoli) u32 of header and data, present when bit 62 is set
+
+The writer always sets bit 62. A reader accepts it clear, and then checks what it can: lengths, ranges, offsets.
+
+A **record** is a block whose data starts with fields that are never compressed, so that a scan reads headers only::
+
+    offset  size  field
+    8       8     first_seq u64       seq of the first message, at least 1
+    16      4     count u32           number of messages; 0 marks a filler, see below
+    20      8     created_min_us u64  smallest and
+    28      8     created_max_us u64  largest creation time in the record, microseconds since 1970 UTC
+    36      m     body, raw Snappy when bit 63 is set
+
+The **body** holds the messages as columns in Arrow's own buffer layout. Offsets below count from the body's start::
+
+    0       1     body version, 1
+    1       1     columns present, one bit each in the order below; an absent column is empty for every message
+    2       2     zero
+    4       16    tag: 16 bytes that the writer of the record chose, all zero for none
+    20            columns, each part zero-padded so that the next one starts at a multiple of 8 from the record's start:
+                    bit 0  created_us      count x i64
+                    bit 1  flags           count x u8
+                    bit 2  partition       (count + 1) x i32 offsets, then the UTF-8 bytes
+                    bit 3  transaction_id  likewise
+                    bit 4  trace_id        likewise
+                    bit 5  headers         likewise
+                    bit 6  payload         likewise, any bytes
+    end-4   4     zero, so that an uncompressed record is a multiple of 8 long and the next one is aligned too
+
+A **filler** (count 0) stands where salvage found unreadable bytes: `first_seq` is the first seq lost, `created_min_us`
+and `created_max_us` hold the first and the last seq lost, and the body is whatever stood there. Readers step over it.
+
+Limits: a record's data is at most 64 MiB, its count at most 1,048,576, so every int32 offset fits.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence, Sized
+from itertools import accumulate, chain, islice
+from struct import Struct
+from typing import NamedTuple, TypeVar
+
+import cramjam
+from crc32c import crc32c
+
+from forebay.model.message import MessageBatch
+
+T = TypeVar("T")
+
+if sys.byteorder != "little":
+    raise ImportError("Forebay's files are little-endian and are read in place: this machine is big-endian")
+
+DATA_BYTES_MAX = 64 << 20
+MESSAGES_MAX = 1 << 20
+SEQ_MAX = (1 << 63) - 1
+
+CRC_FOLLOWS = 1 << 62
+BODY_IS_SNAPPY = 1 << 63
+LENGTH_MASK = CRC_FOLLOWS - 1
+
+HEADER = Struct("<QQIQQ")
+HEADER_BYTES = HEADER.size
+FIELDS_BYTES = HEADER_BYTES - 8
+CRC = Struct("<I")
+CRC_BYTES = CRC.size
+
+BODY_VERSION = 1
+BODY_PREFIX = Struct("<BBH16s")
+BODY_BYTES_MIN = BODY_PREFIX.size + 4
+
+NO_TAG = bytes(16)
+TAG_BYTES = 16
+
+FIXED_COLUMNS = 2
+"""created_us and flags; the variable-length columns follow."""
+
+_BYTES_PER_MESSAGE = 8 + 1 + 5 * 4
+"""What a message costs in a record beside its own bytes: creation time, flags, five offsets."""
+_RECORD_OVERHEAD_BYTES = 256
+"""Header, prefix and padding of a record, generously."""
+_HOLD_LOCK, _RELEASE_LOCK = 0, 1
+_CHECKSUM_HOLDS_LOCK_BYTES = 256 << 10
+_PADDING = [bytes(n) for n in range(8)]
+_SAMPLE_MESSAGES = 16
+_SAMPLE_BYTES = 4096
+_SAMPLE_BYTES_MIN = 256
+"""Below this a record is header and offsets mostly: compressing it costs more than it saves."""
+
+
+class Header(NamedTuple):
+    """A record's first 36 bytes, checked for sense, and where the record stands in its segment."""
+
+    position: int
+    size: int
+    """The whole record: header, body and CRC."""
+    first_seq: int
+    message_count: int
+    created_min_us: int
+    created_max_us: int
+    is_snappy: bool
+    has_crc: bool
+
+    @property
+    def is_filler(self) -> bool:
+        return self.message_count == 0
+
+    @property
+    def next_seq(self) -> int:
+        """The seq that the following record starts with."""
+        return self.first_seq + self.message_count if self.message_count else self.created_max_us + 1
+
+
+def parse_header(data: bytes | memoryview, offset: int, position: int) -> Header | str:
+    """Read the header at `offset` of `data`; a string is the reason why it can't be one."""
+    word, first_seq, count, low, high = HEADER.unpack_from(data, offset)
+    length = word & LENGTH_MASK
+    if not FIELDS_BYTES <= length <= DATA_BYTES_MAX:
+        return f"a record of {length} bytes is outside {FIELDS_BYTES}-{DATA_BYTES_MAX}"
+    if not 1 <= first_seq <= SEQ_MAX:
+        return f"first_seq {first_seq} is not possible"
+    if count > MESSAGES_MAX:
+        return f"a record of {count} messages is over {MESSAGES_MAX}"
+    if not low <= high <= SEQ_MAX:
+        return f"the created range {low}-{high} is not possible"
+    has_crc = bool(word & CRC_FOLLOWS)
+    size = 8 + length + (CRC_BYTES if has_crc else 0)
+    return Header(position, size, first_seq, count, low, high, bool(word & BODY_IS_SNAPPY), has_crc)
+
+
+def _checksum(data: bytes | memoryview, before: int = 0) -> int:
+    # Holding the interpreter's lock for the few microseconds that this takes is cheaper than getting it back.
+    return int(crc32c(data, before, _RELEASE_LOCK if len(data) > _CHECKSUM_HOLDS_LOCK_BYTES else _HOLD_LOCK))
+
+
+def crc_holds(data: bytes, offset: int, header: Header) -> bool:
+    if not header.has_crc:
+        return True
+    end = offset + header.size - CRC_BYTES
+    return bool(_checksum(memoryview(data)[offset:end]) == CRC.unpack_from(data, end)[0])
+
+
+def flag_was_lost(data: bytes, offset: int, header: Header) -> bool:
+    """Whether the record says that it has no CRC, but is followed by the one it had when bit 62 was set."""
+    word = int.from_bytes(data[offset : offset + 8], "little") | CRC_FOLLOWS
+    end = offset + header.size
+    computed = crc32c(memoryview(data)[offset + 8 : end], crc32c(word.to_bytes(8, "little")))
+    return bool(computed == CRC.unpack_from(data, end)[0])
+
+
+def size_max(count: int, variable_bytes: int) -> int:
+    """The most bytes that so many messages can take as a record."""
+    return _RECORD_OVERHEAD_BYTES + _BYTES_PER_MESSAGE * count + variable_bytes
+
+
+def encode(
+    batches: Sequence[MessageBatch], first_seq: int, *, tag: bytes = NO_TAG, compress: bool = False
+) -> list[bytes]:
+    """One record with the messages of all batches, in pieces to be written one after the other.
+
+    The caller has checked the size.
+    """
+    created = array("q", chain.from_iterable([batch.created_us for batch in batches]))
+    count = len(created)
+    body = _body(batches, created, tag)
+    flag = CRC_FOLLOWS
+    if compress and (packed := _snappy(body)):
+        body, flag = packed, flag | BODY_IS_SNAPPY
+    head = HEADER.pack((FIELDS_BYTES + len(body)) | flag, first_seq, count, min(created), max(created))
+    return [head, body, CRC.pack(_checksum(body, _checksum(head)))]
+
+
+def encode_filler(first_lost: int, last_lost: int, unreadable: bytes) -> list[bytes]:
+    """Turn unreadable bytes of at least `HEADER_BYTES + CRC_BYTES` into a record of the same size that says so."""
+    length = len(unreadable) - 8 - CRC_BYTES
+    head = HEADER.pack(length | CRC_FOLLOWS, first_lost, 0, first_lost, last_lost)
+    body = unreadable[HEADER_BYTES:-CRC_BYTES]
+    return [head, body, CRC.pack(_checksum(body, _checksum(head)))]
+
+
+def _body(batches: Sequence[MessageBatch], created: array[int], tag: bytes) -> bytes:
+    present = 0b1
+    parts = [b"", created.tobytes()]
+    flags = _column([batch.flags for batch in batches], batches, 0)
+    if flags is not None:
+        present |= 0b10
+        parts += (bytes(flags), _PADDING[-len(flags) % 8])
+    # Attributes one by one and not by name: this is the hot path of every append.
+    variable: list[list[bytes] | None] = [
+        _column([batch.partitions for batch in batches], batches, b""),
+        _column([batch.transaction_ids for batch in batches], batches, b""),
+        _column([batch.trace_ids for batch in batches], batches, b""),
+        _column([batch.headers for batch in batches], batches, b""),
+        _column([batch.payloads for batch in batches], batches, b""),
+    ]
+    for bit, column in enumerate(variable, FIXED_COLUMNS):
+        if column is None:
+            continue
+        present |= 1 << bit
+        offsets = array("i", accumulate(map(len, column), initial=0))
+        # The offsets' padding depends on the count alone: (count + 1) x 4 bytes.
+        parts += (offsets.tobytes(), _PADDING[-len(offsets) % 2 * 4])
+        parts += column
+        parts.append(_PADDING[-offsets[-1] % 8])
+    parts[0] = BODY_PREFIX.pack(BODY_VERSION, present, 0, tag)
+    parts.append(_PADDING[4])
+    return b"".join(parts)
+
+
+def _column(columns: Sequence[Sequence[T] | None], batches: Sequence[MessageBatch], empty: T) -> list[T] | None:
+    """The batches' columns as one; None when none of them has it."""
+    absent = columns.count(None)
+    if absent == len(columns):
+        return None
+    if absent:
+        columns = [c if c is not None else [empty] * len(b) for c, b in zip(columns, batches, strict=True)]
+    return list(chain.from_iterable(columns))  # type: ignore[arg-type]  # none of them is None any more
+
+
+def sample_shrinks(batches: Sequence[MessageBatch]) -> bool:
+    """Whether a sample of the payloads says that Snappy would make the record smaller by a third."""
+    payloads = islice(chain.from_iterable(batch.payloads for batch in batches), _SAMPLE_MESSAGES)
+    sample = b"".join(payloads)[:_SAMPLE_BYTES]
+    return len(sample) >= _SAMPLE_BYTES_MIN and _shrinks(sample, cramjam.snappy.compress_raw(sample))
+
+
+def _snappy(body: bytes) -> bytes | None:
+    """The body compressed, or None when it does not shrink by a third after all."""
+    packed = cramjam.snappy.compress_raw(body)
+    return bytes(packed) if _shrinks(body, packed) else None
+
+
+def _shrinks(data: bytes, packed: Sized) -> bool:
+    return 3 * len(packed) <= 2 * len(data)

@@ -1,0 +1,216 @@
+"""Looking at a log without changing it: what it is made of (`inspect`), and whether every byte is good (`verify`).
+
+Neither takes the log's lock, so both work on a log that a server has open: they see what its last manifest tells and
+what stands behind it now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from forebay.commitlog import layout
+from forebay.commitlog.columns import BodyRefused
+from forebay.commitlog.filesystem import AlreadyLocked, Filesystem, Kind
+from forebay.commitlog.layout import LOCK, POINTER, QUARANTINE, SLOTS
+from forebay.commitlog.manifest import Entry, Manifest, ManifestStore
+from forebay.commitlog.recovery import read_manifest
+from forebay.commitlog.scan import Record, SegmentScan
+from forebay.errors import DamagedRange, LogUnopenable, ManifestNotFound
+
+OnProgress = Callable[[int, int], None]
+"""Called with the bytes done and the bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotView:
+    name: str
+    is_in_force: bool
+    manifest: Manifest | None
+    fault: str | None
+    """Why the slot cannot be used; None when it can, or is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentView:
+    entry: Entry
+    is_active: bool
+    size_on_disk: int | None
+    """None when the file is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    base: Path
+    owner: str | None
+    """Who has the log open, if somebody has."""
+    slots: tuple[SlotView, ...]
+    fault: str | None
+    """Why the log cannot be opened, as far as its manifest says."""
+    next_seq: int | None
+    segments: tuple[SegmentView, ...]
+    unlisted: tuple[tuple[str, int], ...]
+    """Segments that the manifest does not list, with their size."""
+    quarantined: tuple[tuple[str, int], ...]
+    foreign: tuple[str, ...]
+
+
+def inspect(filesystem: Filesystem, base: Path) -> Inspection:
+    require_log(filesystem, base)
+    store = ManifestStore(filesystem, base)
+    fault: str | None = None
+    manifest: Manifest | None = None
+    try:
+        manifest = read_manifest(filesystem, base, store)
+    except LogUnopenable as error:
+        fault = str(error)
+    views = tuple(_segment_views(filesystem, base, manifest)) if manifest else ()
+    listed = {view.entry.path for view in views}
+    return Inspection(
+        base=base,
+        owner=lock_owner(filesystem, base),
+        slots=tuple(_slot_view(store, slot, manifest) for slot in SLOTS),
+        fault=fault,
+        next_seq=manifest.next_seq if manifest else None,
+        segments=views,
+        unlisted=tuple(
+            (path, filesystem.status(base / path).size)
+            for path in layout.segments(filesystem, base)
+            if path not in listed
+        ),
+        quarantined=tuple(_quarantined(filesystem, base)),
+        foreign=tuple(layout.foreign_names(filesystem, base)),
+    )
+
+
+def require_log(filesystem: Filesystem, base: Path) -> None:
+    """Refuse a directory that holds nothing of a commit log, before somebody waits for its verification."""
+    if filesystem.status(base).kind is Kind.ABSENT:
+        raise LogUnopenable(base, "no such directory")
+    names = [POINTER, *SLOTS.values()]
+    has_manifest = any(filesystem.status(base / name).kind is not Kind.ABSENT for name in names)
+    if not has_manifest and not layout.segments(filesystem, base):
+        raise LogUnopenable(base, "no commit log is here: neither a manifest nor a segment")
+
+
+def lock_owner(filesystem: Filesystem, base: Path) -> str | None:
+    if filesystem.status(base / LOCK).kind is Kind.ABSENT:
+        return None
+    try:
+        filesystem.lock(base / LOCK, "").release()
+    except AlreadyLocked as locked:
+        return locked.owner
+    except OSError:
+        return None  # not ours to lock, so nobody can say; whoever reads on sees what is there
+    return None
+
+
+def _slot_view(store: ManifestStore, slot: int, in_force: Manifest | None) -> SlotView:
+    try:
+        manifest, fault = store.read_slot(slot), None
+    except LogUnopenable as error:
+        manifest, fault = None, error.message
+    is_in_force = in_force is not None and manifest is not None and manifest.generation == in_force.generation
+    return SlotView(SLOTS[slot], is_in_force, manifest, fault)
+
+
+def _segment_views(filesystem: Filesystem, base: Path, manifest: Manifest) -> Iterator[SegmentView]:
+    for entry in [*manifest.entries, active_entry(manifest)]:
+        status = filesystem.status(base / entry.path)
+        size = status.size if status.kind is Kind.FILE else None
+        yield SegmentView(entry, entry.path == manifest.path, size)
+
+
+def active_entry(manifest: Manifest) -> Entry:
+    """The active segment as far as the manifest knows it."""
+    return Entry(layout.first_seq_of(manifest.path), manifest.next_seq - 1, manifest.write_pos, manifest.path)
+
+
+def _quarantined(filesystem: Filesystem, base: Path) -> Iterator[tuple[str, int]]:
+    if filesystem.status(base / QUARANTINE).kind is Kind.DIRECTORY:
+        for name in filesystem.list_directory(base / QUARANTINE):
+            yield f"{QUARANTINE}/{name}", filesystem.status(base / QUARANTINE / name).size
+
+
+@dataclass(slots=True)
+class Verification:
+    """What a full check found. `damage` is what is wrong; `notes` is what is odd and harmless."""
+
+    segments: int = 0
+    records: int = 0
+    messages: int = 0
+    size: int = 0
+    damage: list[DamagedRange] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        return not self.damage
+
+
+def verify(filesystem: Filesystem, base: Path, on_progress: OnProgress = lambda done, total: None) -> Verification:
+    """Check every CRC, every column and every seq range of the log against its manifest."""
+    require_log(filesystem, base)
+    manifest = read_manifest(filesystem, base, ManifestStore(filesystem, base))
+    if manifest is None:
+        raise ManifestNotFound(base, POINTER, "there are files of a log")
+    views = list(_segment_views(filesystem, base, manifest))
+    total = sum(view.entry.size for view in views)
+    result = Verification()
+    expected = views[0].entry.start_seq
+    for view in views:
+        entry = view.entry
+        if entry.start_seq != expected:
+            result.notes.append(f"no segment holds messages {expected}-{entry.start_seq - 1}")
+        expected = entry.end_seq + 1
+        _verify_segment(filesystem, base, view, result, lambda done: on_progress(result.size + done, total))
+        result.size += entry.size
+        result.segments += 1
+    on_progress(total, total)
+    return result
+
+
+def _verify_segment(
+    filesystem: Filesystem, base: Path, view: SegmentView, result: Verification, on_bytes: Callable[[int], None]
+) -> None:
+    entry = view.entry
+    if view.size_on_disk is None:
+        fault = "the file is missing"
+        result.damage.append(DamagedRange(entry.path, 0, entry.size, entry.start_seq, entry.end_seq, fault))
+        return
+    file = filesystem.open(base / entry.path)
+    try:
+        scan = SegmentScan(
+            file, entry.path, position=0, end=entry.size, next_seq=entry.start_seq, last_seq=entry.end_seq
+        )
+        for found in scan:
+            _verify_found(found, entry, result)
+            on_bytes(scan.position)
+        if scan.position == entry.size and scan.next_seq <= entry.end_seq:
+            fault = "the segment ends early"
+            result.damage.append(DamagedRange(entry.path, entry.size, 0, scan.next_seq, entry.end_seq, fault))
+        if view.size_on_disk > entry.size:
+            behind = view.size_on_disk - entry.size
+            what = "written since the last manifest" if view.is_active else "never acknowledged"
+            result.notes.append(f"{entry.path}: {behind} bytes from {entry.size} on, {what}")
+    finally:
+        file.close()
+
+
+def _verify_found(found: Record | DamagedRange, entry: Entry, result: Verification) -> None:
+    if isinstance(found, DamagedRange):
+        result.damage.append(found)
+        return
+    header = found.header
+    if header.is_filler:
+        lost = f"messages {header.first_seq}-{header.next_seq - 1} were lost before a salvage"
+        result.notes.append(f"{entry.path}: {lost}")
+        return
+    result.records += 1
+    try:
+        found.batch().validate(full=True)
+        result.messages += header.message_count
+    except (BodyRefused, ValueError) as refused:
+        lost_range = header.first_seq, header.next_seq - 1
+        result.damage.append(DamagedRange(entry.path, header.position, header.size, *lost_range, str(refused)))

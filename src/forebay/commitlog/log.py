@@ -1,0 +1,230 @@
+"""`CommitLog`: the one object that the rest of Forebay knows of this room."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from forebay.clock import Clock, SystemClock
+from forebay.commitlog import block, layout
+from forebay.commitlog.filesystem import AlreadyLocked, Filesystem, Kind, Lock, RealFilesystem
+from forebay.commitlog.group_commit import GroupCommit
+from forebay.commitlog.manifest import ManifestStore
+from forebay.commitlog.reader import LogReader, OnDamage
+from forebay.commitlog.recovery import RecoveryReport, recover
+from forebay.commitlog.scan import Record
+from forebay.commitlog.state import LogCounters, LogOptions, LogState
+from forebay.commitlog.writer import Append, LogWriter
+from forebay.errors import BatchRefused, LogClosed, LogLocked, LogNotAccessible
+from forebay.model.message import MessageBatch, SeqRange
+
+
+class CommitLog:
+    """A durable, numbered log of messages in a directory. Open it with `CommitLog.open`, close it with `close`.
+
+    Any number of threads and event loops may append and read at the same time.
+    """
+
+    def __init__(
+        self,
+        base: Path,
+        options: LogOptions,
+        lock: Lock,
+        writer: LogWriter,
+        reader: LogReader,
+        report: RecoveryReport,
+    ) -> None:
+        self.base = base
+        self.recovery = report
+        self._lock_file = lock
+        self._writer = writer
+        self._reader = reader
+        self._mutex = threading.Lock()
+        self._is_closed = False
+        self._group: GroupCommit[Append, SeqRange] = GroupCommit(self._commit, group_bytes_max=options.record_bytes)
+
+    @classmethod
+    def open(
+        cls,
+        base: Path | str,
+        options: LogOptions | None = None,
+        *,
+        filesystem: Filesystem | None = None,
+        clock: Clock | None = None,
+    ) -> CommitLog:
+        """Open the log in `base`, making it if the directory is empty or absent, and recover what a crash left."""
+        base = Path(base)
+        options = options or LogOptions()
+        filesystem = filesystem or RealFilesystem()
+        clock = clock or SystemClock()
+        try:
+            _make_base(filesystem, base)
+            lock = take_lock(filesystem, base)
+            try:
+                store = ManifestStore(filesystem, base)
+                day = layout.day_of(clock.now_us())
+                found = recover(filesystem, base, store, day, options.read_chunk_bytes)
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise not_accessible(base, error) from error
+        writer = LogWriter(filesystem, base, options, clock, store, found.state, found.generation, found.file)
+        reader = LogReader(filesystem, base, options, lambda: writer.state)
+        return cls(base, options, lock, writer, reader, found.report)
+
+    def append(self, batch: MessageBatch, *, tag: bytes = block.NO_TAG) -> SeqRange:
+        """Add the messages, all or none. On return they are durable and numbered; they never share a seq."""
+        return self._group.submit((batch, tag), _checked_size(batch, tag))
+
+    def append_async(self, batch: MessageBatch, *, tag: bytes = block.NO_TAG) -> Awaitable[SeqRange]:
+        """`append` for event loops: it never blocks the loop. Cancelling it does not take the messages back."""
+        return self._group.submit_async((batch, tag), _checked_size(batch, tag))
+
+    def read(
+        self,
+        from_seq: int,
+        to_seq: int | None = None,
+        *,
+        limit: int | None = None,
+        on_damage: OnDamage | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Messages `from_seq` to `to_seq` (included), at most `limit`, as batches of `columns.SCHEMA`.
+
+        Reads what was durable at the call. A record that cannot be read raises `SegmentDamaged`, or is told to
+        `on_damage` and stepped over. A `from_seq` that retention has removed raises `RangeGone`.
+        """
+        self._check_open()
+        return self._reader.batches(from_seq, to_seq, limit, on_damage)
+
+    def read_records(
+        self, from_seq: int, to_seq: int | None = None, *, on_damage: OnDamage | None = None
+    ) -> Iterator[Record]:
+        """The records that hold those messages, with tag and position, for who keeps an index of them."""
+        self._check_open()
+        return self._reader.records(from_seq, to_seq, on_damage)
+
+    def read_created_between(
+        self, from_us: int, to_us: int, *, on_damage: OnDamage | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Messages created at `from_us` or later and before `to_us`, in seq order."""
+        self._check_open()
+        return self._reader.batches_created_between(from_us, to_us, on_damage)
+
+    def truncate_before(self, seq: int) -> int:
+        """Remove whole segments that end before `seq` and return the oldest seq kept. Disk space is free at once."""
+        with self._mutex:
+            self._check_open()
+            try:
+                self._writer.truncate_before(seq)
+            except OSError as error:
+                raise not_accessible(self.base, error) from error
+            return self._writer.state.first_seq
+
+    def roll(self) -> None:
+        """Seal the active segment now."""
+        with self._mutex:
+            self._check_open()
+            try:
+                self._writer.roll()
+            except OSError as error:
+                raise not_accessible(self.base, error) from error
+
+    def close(self) -> None:
+        """Record the final state and let go of the directory. Appends that wait are failed, reads may go on."""
+        with self._mutex:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                self._writer.close()
+            finally:
+                self._lock_file.release()
+
+    @property
+    def first_seq(self) -> int:
+        """The oldest message kept; equal to `next_seq` when there is none."""
+        return self._writer.state.first_seq
+
+    @property
+    def next_seq(self) -> int:
+        """The seq that the next message gets."""
+        return self._writer.state.next_seq
+
+    @property
+    def state(self) -> LogState:
+        return self._writer.state
+
+    @property
+    def counters(self) -> LogCounters:
+        return self._writer.counters
+
+    def __enter__(self) -> CommitLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _commit(self, appends: list[Append]) -> list[SeqRange]:
+        with self._mutex:
+            self._check_open()
+            return self._writer.commit(appends)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LogClosed(self.base)
+
+
+def _checked_size(batch: MessageBatch, tag: bytes) -> int:
+    """Refuse here what could not be written, so that a bad batch fails alone and not with its group."""
+    count = len(batch.payloads)
+    size = block.size_max(count, batch.variable_bytes)
+    if not (0 < count <= block.MESSAGES_MAX and size <= block.DATA_BYTES_MAX):
+        limits = f"1-{block.MESSAGES_MAX} messages of {block.DATA_BYTES_MAX} bytes together"
+        raise BatchRefused(f"a batch of {count} messages and {size} bytes is outside {limits}")
+    if len(tag) != block.TAG_BYTES:
+        raise BatchRefused(f"a tag has {block.TAG_BYTES} bytes, not {len(tag)}")
+    return size
+
+
+def take_lock(filesystem: Filesystem, base: Path) -> Lock:
+    """Own the log, or raise `LogLocked` with the name of who does."""
+    program = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        return filesystem.lock(
+            base / layout.LOCK, f"process {os.getpid()} ({program}) on {socket.gethostname()} since {since}"
+        )
+    except AlreadyLocked as locked:
+        raise LogLocked(base, locked.owner) from None
+
+
+def not_accessible(base: Path, error: OSError) -> LogNotAccessible:
+    path = Path(os.fsdecode(error.filename)) if error.filename else base
+    return LogNotAccessible(
+        path,
+        f"{error.strerror or error}",
+        remedy=f"The process (user {os.geteuid()}) must be able to read and write everything in {base}",
+    )
+
+
+def _make_base(filesystem: Filesystem, base: Path) -> None:
+    """Have the log's directory, its name durable all the way down: a log is no safer than the path to it."""
+    if filesystem.status(base / layout.POINTER).kind is not Kind.ABSENT:
+        return
+    for path in [*reversed(base.parents), base]:
+        if filesystem.status(path).kind is Kind.ABSENT:
+            filesystem.make_directory(path)
+        with contextlib.suppress(PermissionError):  # a parent that is not ours was there before us
+            filesystem.sync_directory(path.parent)

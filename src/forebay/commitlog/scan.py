@@ -1,0 +1,198 @@
+"""Reading a segment from front to back, whatever state it is in.
+
+A scan yields whole records, and in their place a `DamagedRange` wherever there is none. It holds one chunk of the file
+in memory, larger only when a single record is. Behind damage it finds its way again: first at the place where the
+damaged record says that it ends (its header may well be good), else at the next place whose bytes are a record, CRC
+and all. At most the damaged record is lost.
+
+Inside a segment seqs are contiguous: a record that starts higher than expected tells which messages the damage before
+it took; one that starts lower is bytes of another time, and damage itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from forebay.commitlog.block import CRC_BYTES, HEADER_BYTES, Header, crc_holds, flag_was_lost, parse_header
+from forebay.commitlog.columns import BodyRefused, decode
+from forebay.commitlog.filesystem import File
+from forebay.errors import DamagedRange
+
+CHUNK_BYTES = 1 << 20
+"""As much as a core's own cache holds: the CRC and the columns are read from there, not from memory."""
+_SEARCH_BYTES = 1 << 20
+_WINDOW_BYTES = 4096
+_WORD_ENDS = (b"\x00\x40", b"\x00\xc0")
+"""The last two bytes of every record's first word: bit 62 set, and a length far below 2^48."""
+
+
+class Record(NamedTuple):
+    """A record as it stands in a chunk of its segment; its CRC was right."""
+
+    header: Header
+    chunk: pa.Buffer
+    offset: int
+
+    def batch(self) -> pa.RecordBatch:
+        return decode(self.chunk, self.offset, self.header)[1]
+
+    def tag_and_batch(self) -> tuple[bytes, pa.RecordBatch]:
+        return decode(self.chunk, self.offset, self.header)
+
+
+class SegmentScan:
+    """One pass over the bytes `position` to `end` of a segment whose next message is `next_seq`.
+
+    `last_seq` is the last message that is known to be in the segment, where that is known. After the pass `position`
+    is the end of the last good record and `next_seq` the seq behind it.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        name: str,
+        *,
+        position: int,
+        end: int,
+        next_seq: int,
+        last_seq: int | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self._file = file
+        self._name = name
+        self._end = end
+        self._last_seq = last_seq
+        self._chunk_bytes = chunk_bytes
+        self._chunk = b""
+        self._chunk_at = position
+        self._buffer = pa.py_buffer(b"")
+        self.position = position
+        self.next_seq = next_seq
+
+    def __iter__(self) -> Iterator[Record | DamagedRange]:
+        """Records in order, fillers included, with damage in between. What cannot be read at the end comes last."""
+        position = self.position
+        while position < self._end:
+            found = self._record_at(position)
+            if isinstance(found, Record):
+                position = self._advance(found)
+                yield found
+                continue
+            following = self._find_after(position)
+            stop = following.header.position if following else self._end
+            last = following.header.first_seq - 1 if following else self._last_seq
+            yield DamagedRange(self._name, position, stop - position, self.next_seq, last, found)
+            if following is None:
+                return
+            position = self._advance(following)
+            yield following
+
+    def _advance(self, record: Record) -> int:
+        self.next_seq = record.header.next_seq
+        self.position = record.header.position + record.header.size
+        return self.position
+
+    def _record_at(self, position: int, *, first_seq_max: int | None = None) -> Record | str:
+        """The good record at `position`, or the reason why there is none."""
+        if self._end - position < HEADER_BYTES + CRC_BYTES:
+            return f"{self._end - position} bytes are too few for a record"
+        offset = self._load(position, HEADER_BYTES)
+        if offset is None:
+            return "the file ends inside a header"
+        header = parse_header(self._chunk, offset, position)
+        if isinstance(header, str):
+            return header
+        if position + header.size > self._end:
+            return f"a record of {header.size} bytes reaches past the end"
+        # Within a pass every record follows on the last; only a search behind damage may meet a later one.
+        highest = self.next_seq if first_seq_max is None else first_seq_max
+        if not self.next_seq <= header.first_seq <= highest:
+            return f"first_seq is {header.first_seq}, expected {self.next_seq}"
+        if offset + header.size > len(self._chunk):
+            offset = self._load(position, header.size)
+            if offset is None:
+                return "the file ends inside a record"
+        if not crc_holds(self._chunk, offset, header):
+            return "CRC does not match"
+        record = Record(header, self._buffer, offset)
+        return record if header.has_crc else self._checked_without_crc(record)
+
+    def _checked_without_crc(self, record: Record) -> Record | str:
+        """A record may come without a CRC from another writer. Ours always has one: then bit 62 was damaged."""
+        header = record.header
+        offset = self._load(header.position, header.size + CRC_BYTES)
+        if offset is not None and flag_was_lost(self._chunk, offset, header):
+            return "its CRC flag is clear, although its CRC follows"
+        try:
+            if not header.is_filler:
+                record.batch()
+        except BodyRefused as refused:
+            return str(refused)
+        return record
+
+    def _load(self, position: int, size: int) -> int | None:
+        """Have `size` bytes from `position` in the chunk; returns their offset, None when the file is shorter."""
+        offset = position - self._chunk_at
+        if offset < 0 or offset + size > len(self._chunk):
+            wanted = min(max(size, self._chunk_bytes), self._end - position)
+            self._chunk = self._file.read_at(wanted, position)
+            self._chunk_at = position
+            self._buffer = pa.py_buffer(self._chunk)
+            offset = 0
+        return offset if offset + size <= len(self._chunk) else None
+
+    def _find_after(self, damaged: int) -> Record | None:
+        """The first good record behind the one at `damaged`."""
+        offset = self._load(damaged, HEADER_BYTES)
+        if offset is not None:
+            header = parse_header(self._chunk, offset, damaged)
+            if isinstance(header, Header) and header.first_seq == self.next_seq:
+                record = self._record_at(damaged + header.size, first_seq_max=header.next_seq)
+                if isinstance(record, Record) and record.header.first_seq == header.next_seq:
+                    return record
+        for candidate in self._candidates(damaged + 1):
+            record = self._record_at(candidate, first_seq_max=self._last_seq or 1 << 63)
+            if isinstance(record, Record) and record.header.has_crc:
+                return record
+        return None
+
+    def _candidates(self, start: int) -> Iterator[int]:
+        """Places from `start` on whose eight bytes look like the first word of a record."""
+        position = start
+        while position + HEADER_BYTES + CRC_BYTES <= self._end:
+            window = self._file.read_at(min(_SEARCH_BYTES, self._end - position), position)
+            found = sorted(at - 6 for ending in _WORD_ENDS for at in _occurrences(window, ending) if at >= 6)
+            yield from (position + at for at in found)
+            if len(window) < 8:
+                return
+            position += len(window) - 7
+
+
+def _occurrences(data: bytes, pattern: bytes) -> Iterator[int]:
+    at = data.find(pattern)
+    while at >= 0:
+        yield at
+        at = data.find(pattern, at + 1)
+
+
+def walk_headers(file: File, *, position: int, next_seq: int, end: int) -> Iterator[Header]:
+    """Headers only, without reading the bodies, as long as each follows on the one before.
+
+    Ends early at a header that does not; a scan from there sorts out what it is.
+    """
+    window, window_at = b"", position
+    while end - position >= HEADER_BYTES:
+        offset = position - window_at
+        if offset + HEADER_BYTES > len(window):
+            window, window_at, offset = file.read_at(_WINDOW_BYTES, position), position, 0
+            if len(window) < HEADER_BYTES:
+                return
+        header = parse_header(window, offset, position)
+        if isinstance(header, str) or header.first_seq != next_seq or position + header.size > end:
+            return
+        yield header
+        position += header.size
+        next_seq = header.next_seq

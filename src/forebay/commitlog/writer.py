@@ -1,0 +1,265 @@
+"""The writing side of a log: one active segment, one manifest, and what to do when the disk says no.
+
+Not for two threads at once; `CommitLog` holds a lock around it. Its promises:
+
+- `commit` returns when everything it was given is durable. When it raises, nothing of it is part of the log: the
+  position and the next seq are what they were, and the segment is cut back to them.
+- A failed sync seals the segment at the last byte that was synced before. The bytes behind it may or may not have
+  reached the disk; no later sync can tell, so they are never part of the log, and the next append goes into a new file.
+- A full disk changes nothing: cut back, raise `DiskFull`, try afresh at the next append.
+- A new segment exists, empty, and is named by a durable manifest before its first byte is written. So a crash never
+  leaves messages that no manifest knows of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+from forebay.clock import Clock
+from forebay.commitlog import block, layout
+from forebay.commitlog.filesystem import File, Filesystem, Kind, is_disk_full, write_durably
+from forebay.commitlog.manifest import ManifestStore
+from forebay.commitlog.state import LogCounters, LogOptions, LogState
+from forebay.errors import AppendFailed, DiskFull, SyncFailed
+from forebay.model.message import MessageBatch, SeqRange
+
+logger = logging.getLogger(__name__)
+
+_SAMPLE_EVERY_RECORDS = 16
+
+
+Append = tuple[MessageBatch, bytes]
+"""What one appender wants written: its messages, all or none of them, and the tag of their record."""
+
+
+class LogWriter:
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        base: Path,
+        options: LogOptions,
+        clock: Clock,
+        store: ManifestStore,
+        state: LogState,
+        generation: int,
+        file: File,
+    ) -> None:
+        self._filesystem = filesystem
+        self._base = base
+        self._options = options
+        self._clock = clock
+        self._store = store
+        self._generation = generation
+        self._file = file
+        self._must_seal = False
+        self._manifest_is_current = True
+        self._day_ends_us = layout.end_of_day(state.path)
+        self._records_until_sample = 0
+        self._last_sample_shrank = False
+        self.state = state
+        self.counters = LogCounters()
+
+    def commit(self, appends: Sequence[Append]) -> list[SeqRange]:
+        """Make all of them durable with one sync."""
+        try:
+            return self._commit(appends)
+        except AppendFailed:
+            self.counters.failed_appends += len(appends)
+            raise
+
+    def _commit(self, appends: Sequence[Append]) -> list[SeqRange]:
+        ranges, pieces, records = self._encode(appends)
+        size = sum(map(len, pieces))
+        self._be_ready_for(size)
+        state = self.state
+        try:
+            write_durably(self._file, pieces, state.position)
+        except OSError as error:
+            raise self._failed(error, size) from error
+        next_seq = ranges[-1].last_seq + 1
+        self.state = LogState(state.entries, state.path, state.position + size, next_seq, state.file_seq)
+        self._manifest_is_current = False
+        self._count(ranges, records, size)
+        return ranges
+
+    def _encode(self, appends: Sequence[Append]) -> tuple[list[SeqRange], list[bytes], int]:
+        ranges: list[SeqRange] = []
+        pieces: list[bytes] = []
+        records = 0
+        next_seq = self.state.next_seq
+        # Appends of one tag that follow each other share a record; a group is never larger than a record may be.
+        for tag, group in groupby(appends, key=itemgetter(1)):
+            batches = [batch for batch, _ in group]
+            pieces += block.encode(batches, next_seq, tag=tag, compress=self._is_worth_compressing(batches))
+            records += 1
+            for batch in batches:
+                following = next_seq + len(batch.payloads)
+                ranges.append(SeqRange(next_seq, following - 1))
+                next_seq = following
+        return ranges, pieces, records
+
+    def _is_worth_compressing(self, batches: Sequence[MessageBatch]) -> bool:
+        """What the last sample said; a new one is taken every few records, for payloads change slowly."""
+        if not self._options.compress:
+            return False
+        if self._records_until_sample == 0:
+            self._records_until_sample = _SAMPLE_EVERY_RECORDS
+            self._last_sample_shrank = block.sample_shrinks(batches)
+        self._records_until_sample -= 1
+        return self._last_sample_shrank
+
+    def _be_ready_for(self, size: int) -> None:
+        """Have an active segment that may be written to, with room for `size` more bytes."""
+        state = self.state
+        is_full = state.position > 0 and state.position + size > self._options.segment_bytes
+        is_new_day = self._options.roll_daily and self._clock.now_us() >= self._day_ends_us
+        if is_full or is_new_day or self._must_seal:
+            try:
+                self.roll()
+            except OSError as error:
+                raise self._refusal(error, "starting a new segment failed") from error
+
+    def roll(self) -> None:
+        """Seal the active segment where it stands and go on in a new one."""
+        state = self.state
+        # A clock that steps back must not reopen an old day: segments stay in the order of their days.
+        day = max(layout.day_of(self._clock.now_us()), layout.day_of_path(state.path))
+        path = layout.segment_path(day, state.next_seq)
+        file = self._create_segment(path)
+        is_empty = state.position == 0
+        rolled = LogState(
+            entries=state.entries if is_empty else state.entries.with_entry(state.active_entry()),
+            path=path,
+            position=0,
+            next_seq=state.next_seq,
+            file_seq=state.file_seq + 1,
+        )
+        try:
+            self._put_in_force(rolled)
+        except BaseException:
+            file.close()
+            raise
+        self._file.close()
+        self._file = file
+        self._must_seal = False
+        self._day_ends_us = layout.end_of_day(path)
+        self.counters.rolls += 1
+        if is_empty and state.path != path:
+            with contextlib.suppress(OSError):
+                self._filesystem.remove(self._base / state.path)
+
+    def _create_segment(self, path: str) -> File:
+        target = self._base / path
+        layout.ensure_directory(self._filesystem, self._base, layout.day_of_path(path))
+        status = self._filesystem.status(target)
+        if path == self.state.path:
+            # The active segment is empty and its file is not to be trusted any more: another file, the same name.
+            spare = target.with_suffix(".new")
+            file = self._filesystem.open(spare, write=True, create=True)
+            file.truncate(0)
+            self._filesystem.replace(spare, target)
+        elif status.kind is Kind.ABSENT or (status.kind is Kind.FILE and status.size == 0):
+            file = self._filesystem.open(target, write=True, create=True)
+        else:
+            raise AppendFailed(
+                target, f"a {status.kind.value} of {status.size} bytes stands where a new segment goes",
+                remedy="Move it out of the log's directory",
+            )  # fmt: skip
+        self._filesystem.sync_directory(target.parent)
+        return file
+
+    def truncate_before(self, seq: int) -> None:
+        """Remove whole segments that hold nothing but messages before `seq`."""
+        if seq >= self.state.next_seq and self.state.position > 0:
+            self.roll()
+        state = self.state
+        count = state.entries.first_ending_at_or_after(seq)
+        removed = [state.entries[index] for index in range(count)]
+        if removed:
+            self._put_in_force(replace(state, entries=state.entries.without_first(count)))
+        for entry in removed:
+            self._remove(entry.path)
+            self.counters.segments_removed += 1
+            self.counters.bytes_removed += entry.size
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what a crash between the manifest and the removal of files left behind, and days that are empty."""
+        state = self.state
+        oldest = state.entries[0].path if len(state.entries) else state.path
+        for day in list(layout.days(self._filesystem, self._base)):
+            if day > layout.day_of_path(oldest):
+                break
+            names = self._filesystem.list_directory(self._base / day)
+            paths = [f"{day}/{name}" for name in names]
+            left_over = [p for p in paths if layout.is_segment_path(p) and layout.first_seq_of(p) < state.first_seq]
+            for path in left_over:
+                self._remove(path)
+            if len(left_over) == len(paths) and day != layout.day_of_path(state.path):
+                with contextlib.suppress(OSError):
+                    self._filesystem.remove_directory(self._base / day)
+
+    def _remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._filesystem.remove(self._base / path)
+
+    def checkpoint(self) -> None:
+        """Write the manifest if it tells less than is known."""
+        if not self._manifest_is_current:
+            self._put_in_force(self.state)
+
+    def close(self) -> None:
+        """Record the final state. If the disk refuses, the next opening finds it by scanning."""
+        try:
+            if self._must_seal:
+                self.roll()
+            self.checkpoint()
+        except (OSError, AppendFailed) as error:
+            logger.warning("%s: manifest not written at close: %s", self._base, error, extra={"action": "log_close"})
+        finally:
+            self._file.close()
+
+    def _put_in_force(self, state: LogState) -> None:
+        self._store.write(state.manifest(self._generation + 1))
+        self._generation += 1
+        self.state = state
+        self._manifest_is_current = True
+
+    def _failed(self, error: OSError, size: int) -> AppendFailed:
+        """After a failed write: what reached the file must never be taken for part of the log."""
+        what = f"writing and syncing {size} bytes at {self.state.position} failed"
+        refusal = self._refusal(error, what, SyncFailed)
+        try:
+            self._file.truncate(self.state.position)
+            self._must_seal = not is_disk_full(error)
+        except OSError:
+            self._must_seal = True
+        if self._must_seal:
+            self.counters.failed_syncs += 1
+            logger.error("%s", refusal, extra={"action": "log_sync_failed"})
+            # At once where the disk lets us, so that the next append need not; it tries again if not.
+            with contextlib.suppress(OSError, AppendFailed):
+                self.roll()
+        return refusal
+
+    def _refusal(self, error: OSError, what: str, kind: type[AppendFailed] = AppendFailed) -> AppendFailed:
+        path = self._base / self.state.path
+        if is_disk_full(error):
+            free = "unknown"
+            with contextlib.suppress(OSError):
+                free = str(self._filesystem.free_bytes(self._base))
+            return DiskFull(path, f"{what}, {free} bytes are free")
+        return kind(path, f"{what}: {error.strerror or error}")
+
+    def _count(self, ranges: Sequence[SeqRange], records: int, size: int) -> None:
+        counters = self.counters
+        counters.messages += ranges[-1].last_seq - ranges[0].first_seq + 1
+        counters.record_bytes += size
+        counters.records += records
+        counters.syncs += 1

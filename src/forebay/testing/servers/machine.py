@@ -1,0 +1,66 @@
+"""What a server needs of the machine: a port, a directory its user can enter, and who its processes are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from forebay.testing.servers.binaries import Account, ServerUnavailable
+
+# Below the range that Linux gives to outgoing connections, so that none of them takes the port of a stopped
+# server.
+_PORTS = range(20_000, 32_000)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise ServerUnavailable(f"no free port of 127.0.0.1 between {_PORTS.start} and {_PORTS.stop - 1}")
+
+
+def descendants(pid: int) -> list[int]:
+    """The ids of all processes that descend from `pid`, which is not among them."""
+    children: dict[int, list[int]] = {}
+    for child, parent in _processes():
+        children.setdefault(parent, []).append(child)
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        next_ones = children.get(waiting.pop(), [])
+        found += next_ones
+        waiting += next_ones
+    return found
+
+
+def _processes() -> Iterator[tuple[int, int]]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            # A process may end while we read about it.
+            with contextlib.suppress(OSError):
+                # The program's name stands in parentheses and may hold anything; the parent's id is second
+                # after it.
+                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+                yield int(entry.name), int(fields[1])
+
+
+def make_directory(prefix: str, account: Account | None) -> Path:
+    """A private directory for the server, below a directory its user can pass through."""
+    parent = Path(tempfile.gettempdir())
+    if account is not None and not _is_open_to_everyone(parent):
+        parent = Path("/tmp")
+    directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    if account is not None:
+        os.chown(directory, account.uid, account.gid)
+    return directory
+
+
+def _is_open_to_everyone(directory: Path) -> bool:
+    return all(path.stat().st_mode & 0o001 for path in [directory, *directory.absolute().parents])
