@@ -1,0 +1,150 @@
+"""Records: what goes in comes out, and nothing that is not a record is taken for one."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebay.commitlog import block
+from forebay.commitlog.block import Header, crc_holds, encode, encode_filler, parse_header
+from forebay.commitlog.columns import SCHEMA, BodyRefused, decode
+from forebay.model.message import CREATED_US_MAX, MessageBatch
+
+TEXTS = st.text(max_size=20).map(str.encode)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> MessageBatch:
+    count = draw(st.integers(1, 12))
+
+    def column(values: st.SearchStrategy[bytes]) -> list[bytes] | None:
+        return draw(st.none() | st.lists(values, min_size=count, max_size=count))
+
+    return MessageBatch(
+        payloads=draw(st.lists(st.binary(max_size=300), min_size=count, max_size=count)),
+        created_us=draw(st.lists(st.integers(0, CREATED_US_MAX), min_size=count, max_size=count)),
+        partitions=column(TEXTS),
+        transaction_ids=column(TEXTS),
+        trace_ids=column(TEXTS),
+        headers=column(TEXTS),
+        flags=draw(st.none() | st.lists(st.integers(0, 3), min_size=count, max_size=count)),
+    )
+
+
+def decoded(data: bytes) -> tuple[Header, bytes, pa.RecordBatch]:
+    header = parse_header(data, 0, 0)
+    assert isinstance(header, Header)
+    assert crc_holds(data, 0, header)
+    tag, found = decode(pa.py_buffer(data), 0, header)
+    found.validate(full=True)
+    return header, tag, found
+
+
+@given(batches(), st.integers(1, 1 << 40), st.binary(min_size=16, max_size=16), st.booleans())
+def test_a_batch_comes_back_as_it_was(batch: MessageBatch, first_seq: int, tag: bytes, compress: bool) -> None:
+    data = b"".join(encode([batch], first_seq, tag=tag, compress=compress))
+    header, found_tag, found = decoded(data)
+    count = len(batch)
+    assert found.schema == SCHEMA
+    assert found_tag == tag
+    assert header.size == len(data)
+    assert (header.created_min_us, header.created_max_us) == (min(batch.created_us), max(batch.created_us))
+    assert found.column("seq").to_pylist() == list(range(first_seq, first_seq + count))
+    assert found.column("created_at").cast(pa.int64()).to_pylist() == list(batch.created_us)
+    assert found.column("flags").to_pylist() == list(batch.flags or [0] * count)
+    for name, column in zip(SCHEMA.names[3:], batch.texts(), strict=True):
+        wanted = [b""] * count if column is None else list(column)
+        assert found.column(name).cast(pa.binary()).to_pylist() == wanted
+
+
+@given(st.lists(batches(), min_size=1, max_size=4))
+def test_batches_that_share_a_record_come_back_in_order(parts: list[MessageBatch]) -> None:
+    _, _, found = decoded(b"".join(encode(parts, 1)))
+    singles = [decoded(b"".join(encode([part], 1)))[2] for part in parts]
+    for name in SCHEMA.names[1:]:
+        assert found.column(name).to_pylist() == [v for single in singles for v in single.column(name).to_pylist()]
+
+
+def test_what_shrinks_is_compressed_and_what_does_not_is_not() -> None:
+    def is_snappy(*payloads: bytes) -> bool:
+        batch = MessageBatch(payloads, [1] * len(payloads))
+        return decoded(b"".join(encode([batch], 1, compress=block.sample_shrinks([batch]))))[0].is_snappy
+
+    chance = random.Random(1)
+    assert is_snappy(*(b'{"user": "ada", "action": "login", "at": %d}' % number for number in range(50)))
+    assert not is_snappy(*(chance.randbytes(500) for _ in range(20)))
+    assert not is_snappy(b"tiny")
+
+
+def test_an_uncompressed_record_leaves_the_next_one_aligned() -> None:
+    for size in range(40):
+        data = b"".join(encode([MessageBatch([b"x" * size], [1], [b"p" * (size % 7)])], 1))
+        assert len(data) % 8 == 0
+
+
+def test_a_record_at_an_odd_address_is_read_all_the_same() -> None:
+    data = b"".join(encode([MessageBatch([b"abc", b"de"], [7, 8])], 5))
+    for shift in range(9):
+        shifted = bytes(shift) + data
+        header = parse_header(shifted, shift, 0)
+        assert isinstance(header, Header)
+        _, found = decode(pa.py_buffer(shifted), shift, header)
+        found.validate(full=True)
+        assert found.column("payload").to_pylist() == [b"abc", b"de"]
+        assert found.column("created_at").buffers()[1].address % 8 == 0
+
+
+def test_a_record_without_crc_is_accepted_and_its_columns_are_checked() -> None:
+    record = bytearray(b"".join(encode([MessageBatch([b"abc", b"de"], [7, 8])], 5)[:-1]))
+    record[7] &= ~0x40
+    header = parse_header(bytes(record), 0, 0)
+    assert isinstance(header, Header)
+    assert not header.has_crc
+    assert header.size == len(record)
+    assert decode(pa.py_buffer(bytes(record)), 0, header)[1].column("payload").to_pylist() == [b"abc", b"de"]
+    offsets_at = 36 + 20 + 16
+    record[offsets_at + 4 : offsets_at + 8] = (9999).to_bytes(4, "little")
+    with pytest.raises(BodyRefused):
+        decode(pa.py_buffer(bytes(record)), 0, header)
+
+
+@pytest.mark.parametrize(
+    ("word", "first_seq", "count", "low", "high", "complaint"),
+    [
+        (0, 1, 1, 0, 0, "a record of 0 bytes"),
+        ((1 << 62) - 1, 1, 1, 0, 0, "bytes is outside 28-67108864"),
+        (100, 0, 1, 0, 0, "first_seq 0"),
+        (100, 1 << 63, 1, 0, 0, "first_seq 9223372036854775808"),
+        (100, 1, (1 << 20) + 1, 0, 0, "1048577 messages is over 1048576"),
+        (100, 1, 1, 5, 4, "created range 5-4"),
+        (100, 1, 1, 0, 1 << 63, "created range"),
+    ],
+)
+def test_impossible_headers_are_refused(
+    word: int, first_seq: int, count: int, low: int, high: int, complaint: str
+) -> None:
+    header = parse_header(block.HEADER.pack(word | block.CRC_FOLLOWS, first_seq, count, low, high), 0, 0)
+    assert isinstance(header, str)
+    assert complaint in header
+
+
+def test_a_snappy_body_of_absurd_length_is_refused_before_memory_is_taken() -> None:
+    bomb = b"\xff\xff\xff\xff\x0f" + bytes(40)
+    header = Header(0, 36 + len(bomb), 1, 1, 0, 0, is_snappy=True, has_crc=False)
+    with pytest.raises(BodyRefused, match="4294967295 bytes is over"):
+        decode(pa.py_buffer(bytes(36) + bomb), 0, header)
+
+
+def test_a_filler_is_as_long_as_what_it_replaces_and_tells_what_was_lost() -> None:
+    for size in (40, 41, 1000):
+        data = b"".join(encode_filler(7, 11, bytes(size)))
+        header = parse_header(data, 0, 0)
+        assert isinstance(header, Header)
+        assert (len(data), header.size) == (size, size)
+        assert header.is_filler
+        assert (header.first_seq, header.next_seq) == (7, 12)
+        assert crc_holds(data, 0, header)

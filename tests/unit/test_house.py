@@ -1,0 +1,62 @@
+"""The laws of the checkout itself: what a newcomer reads and runs first must hold."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def check_links(root: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "check_links.py"), str(root)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_every_link_in_the_documentation_leads_somewhere() -> None:
+    done = check_links(ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_link_check_finds_what_is_broken_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "words.md").write_text("# Words & more\n## Queue\n")
+    (tmp_path / "README.md").write_text(
+        "[fine](docs/words.md) [fine](docs/words.md#words--more) [fine](https://example.org/none)\n"
+        "[gone](docs/gone.md) and [no heading](docs/words.md#lease)\n"
+        "`[code](is/no/link.md)`\n```\n[nor](this.md)\n```\n"
+    )
+    done = check_links(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "README.md:2: docs/gone.md: no such file",
+        "README.md:2: docs/words.md#lease: no such heading",
+    ]
+
+
+def test_lock_holds_names_and_versions_only() -> None:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    assert lines
+    pinned = re.compile(r"[a-z0-9._-]+(\[[a-z0-9,_-]+\])?==[A-Za-z0-9.+!]+( ; [a-z_]+ [<>=!]+ '[^']+')?")
+    assert [line for line in lines if not pinned.fullmatch(line)] == []
+
+
+def test_make_alone_explains_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (help .*)$", makefile, re.MULTILINE)
+    assert phony is not None
+    done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == phony.group(1).split()
+
+
+def test_quickstart_example_runs_as_printed(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "quickstart.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    printed = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
+    assert done.stdout == printed
