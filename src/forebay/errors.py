@@ -205,3 +205,26 @@ class LogClosed(Permanent):
 
     def __init__(self, base: Path) -> None:
         super().__init__(f"{base}: the log is closed")
+
+
+# --- broker -----------------------------------------------------------------------------------------------------
+
+
+class StoreUnavailable(Transient):
+    """The store cannot answer now: its database is away, or its disk refuses. Nothing of the request was done."""
+
+
+class QueueFull(Transient):
+    """The queue holds as many waiting messages as it may. Nothing of the request was stored; try again later."""
+
+    def __init__(self, queue: str, size: int, max_size: int) -> None:
+        super().__init__(f"queue {queue!r} is full: {size} of {max_size} messages wait", remedy="Try again later")
+        self.queue = queue
+
+
+class UnknownQueue(Permanent):
+    """There is no queue of that name. It is made by its first push, or by configure."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"no queue {queue!r}", remedy="A queue is made by its first push, or by configure")
+        self.queue = queue

@@ -168,13 +168,16 @@ def encode(
 
     The caller has checked the size.
     """
-    created = array("q", chain.from_iterable([batch.created_us for batch in batches]))
-    count = len(created)
-    body = _body(batches, created, tag)
+    count = sum([len(batch.payloads) for batch in batches])
+    low = min([batch.created_range[0] for batch in batches])
+    high = max([batch.created_range[1] for batch in batches])
+    # Messages that came together were created together: one number, repeated.
+    created = array("q", [low]) * count if low == high else array("q", _flat([b.created_us for b in batches]))
+    body = _body(batches, created.tobytes(), tag)
     flag = CRC_FOLLOWS
     if compress and (packed := _snappy(body)):
         body, flag = packed, flag | BODY_IS_SNAPPY
-    head = HEADER.pack((FIELDS_BYTES + len(body)) | flag, first_seq, count, min(created), max(created))
+    head = HEADER.pack((FIELDS_BYTES + len(body)) | flag, first_seq, count, low, high)
     return [head, body, CRC.pack(_checksum(body, _checksum(head)))]
 
 
@@ -186,15 +189,15 @@ def encode_filler(first_lost: int, last_lost: int, unreadable: bytes) -> list[by
     return [head, body, CRC.pack(_checksum(body, _checksum(head)))]
 
 
-def _body(batches: Sequence[MessageBatch], created: array[int], tag: bytes) -> bytes:
+def _body(batches: Sequence[MessageBatch], created: bytes, tag: bytes) -> bytes:
     present = 0b1
-    parts = [b"", created.tobytes()]
+    parts = [b"", created]
     flags = _column([batch.flags for batch in batches], batches, 0)
     if flags is not None:
         present |= 0b10
         parts += (bytes(flags), _PADDING[-len(flags) % 8])
     # Attributes one by one and not by name: this is the hot path of every append.
-    variable: list[list[bytes] | None] = [
+    variable: list[Sequence[bytes] | None] = [
         _column([batch.partitions for batch in batches], batches, b""),
         _column([batch.transaction_ids for batch in batches], batches, b""),
         _column([batch.trace_ids for batch in batches], batches, b""),
@@ -205,7 +208,14 @@ def _body(batches: Sequence[MessageBatch], created: array[int], tag: bytes) -> b
         if column is None:
             continue
         present |= 1 << bit
-        offsets = array("i", accumulate(map(len, column), initial=0))
+        first, count = column[0], len(column)
+        if first == column[-1] and column.count(first) == count:
+            # One value for all, as the partition often is: its offsets are a range, and it is repeated in one go.
+            width = len(first)
+            offsets = array("i", range(0, width * count + 1, width)) if width else array("i", bytes(4 * count + 4))
+            column = (first * count,)
+        else:
+            offsets = array("i", accumulate(map(len, column), initial=0))
         # The offsets' padding depends on the count alone: (count + 1) x 4 bytes.
         parts += (offsets.tobytes(), _PADDING[-len(offsets) % 2 * 4])
         parts += column
@@ -215,14 +225,20 @@ def _body(batches: Sequence[MessageBatch], created: array[int], tag: bytes) -> b
     return b"".join(parts)
 
 
-def _column(columns: Sequence[Sequence[T] | None], batches: Sequence[MessageBatch], empty: T) -> list[T] | None:
+def _column(columns: Sequence[Sequence[T] | None], batches: Sequence[MessageBatch], empty: T) -> Sequence[T] | None:
     """The batches' columns as one; None when none of them has it."""
+    if len(columns) == 1:
+        return columns[0]
     absent = columns.count(None)
     if absent == len(columns):
         return None
     if absent:
         columns = [c if c is not None else [empty] * len(b) for c, b in zip(columns, batches, strict=True)]
-    return list(chain.from_iterable(columns))  # type: ignore[arg-type]  # none of them is None any more
+    return _flat(columns)  # type: ignore[arg-type]  # none of them is None any more
+
+
+def _flat(columns: Sequence[Sequence[T]]) -> list[T]:
+    return list(chain.from_iterable(columns))
 
 
 def sample_shrinks(batches: Sequence[MessageBatch]) -> bool:

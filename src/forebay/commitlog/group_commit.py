@@ -63,12 +63,24 @@ class GroupCommit(Generic[W, R]):
 
     def submit(self, work: W, size: int) -> R:
         """Block until the work is committed."""
+        with self._mutex:
+            is_alone, self._led = not self._led, True
+        if is_alone:
+            return self._commit_alone(work)
         ticket: _Ticket[W, R] = _Ticket(work, size, None)
         if not self._enter(ticket):
             self._wait(ticket)
         if not ticket.settled:
             self._lead()
         return ticket.outcome()
+
+    def _commit_alone(self, work: W) -> R:
+        """Nobody leads, so nobody waits: no ticket is needed. Those who come meanwhile get the lead behind us."""
+        try:
+            return self._commit([work])[0]
+        finally:
+            if self._hand_over():
+                self._lead()
 
     async def submit_async(self, work: W, size: int) -> R:
         """Await the commit. A cancelled wait does not take the work back."""

@@ -36,12 +36,13 @@ right, because nothing that only the new manifest tells of happens before step 7
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
+
+from isal.isal_zlib import crc32
 
 from forebay.commitlog import layout
 from forebay.commitlog.filesystem import Filesystem, Kind, write_fully
@@ -58,8 +59,6 @@ _ACTIVE = Struct(f"<IQQH{PATH_BYTES}s")
 _ENTRY = Struct(f"<QQQH{PATH_BYTES}s")
 _FIXED_BYTES = _HEADER.size + _ACTIVE.size
 _CHECKSUM_AT = 20
-_PATH_LENGTH_AT = 24
-"""Where path_len stands in an entry."""
 
 
 class Entry(NamedTuple):
@@ -76,22 +75,24 @@ class Entries:
 
     __slots__ = ("raw",)
 
-    def __init__(self, raw: bytes = b"") -> None:
+    def __init__(self, raw: bytes | memoryview = b"") -> None:
         self.raw = raw
 
     def __len__(self) -> int:
         return len(self.raw) // _ENTRY.size
 
     def __getitem__(self, index: int) -> Entry:
-        start, end, size, _length, path = _ENTRY.unpack_from(self.raw, index * _ENTRY.size)
-        return Entry(start, end, size, path.decode("ascii", "replace"))
+        """Checked only by its checksum: who opens the path looks first whether it is one of a segment."""
+        start, end, size, length, path = _ENTRY.unpack_from(self.raw, index * _ENTRY.size)
+        return Entry(start, end, size, path[:length].decode("ascii", "replace"))
 
     def __iter__(self) -> Iterator[Entry]:
         return (self[index] for index in range(len(self)))
 
     def with_entry(self, entry: Entry) -> Entries:
         path = entry.path.encode()
-        return Entries(self.raw + _ENTRY.pack(entry.start_seq, entry.end_seq, entry.size, len(path), path))
+        packed = _ENTRY.pack(entry.start_seq, entry.end_seq, entry.size, len(path), path)
+        return Entries(b"".join((self.raw, packed)))
 
     def without_first(self, count: int) -> Entries:
         return Entries(self.raw[count * _ENTRY.size :])
@@ -124,18 +125,16 @@ def encode(manifest: Manifest) -> bytes:
     path = manifest.path.encode()
     if len(path) != PATH_BYTES:
         raise InvariantBroken(f"segment path {manifest.path!r} has {len(path)} bytes and not {PATH_BYTES}")
-    content = bytearray(
-        _HEADER.pack(MAGIC, VERSION, manifest.next_seq, len(entries), 0, manifest.generation)
-        + _ACTIVE.pack(manifest.file_seq, manifest.write_pos, manifest.msg_count, PATH_BYTES, path)
-        + entries.raw
-    )
+    header = _HEADER.pack(MAGIC, VERSION, manifest.next_seq, len(entries), 0, manifest.generation)
+    active = _ACTIVE.pack(manifest.file_seq, manifest.write_pos, manifest.msg_count, PATH_BYTES, path)
+    content = bytearray().join((header, active, entries.raw))
     content[_CHECKSUM_AT : _CHECKSUM_AT + 4] = _checksum(content).to_bytes(4, "little")
     return bytes(content)
 
 
 def _checksum(content: bytes | bytearray) -> int:
     view = memoryview(content)
-    return zlib.crc32(view[_CHECKSUM_AT + 4 :], zlib.crc32(bytes(4), zlib.crc32(view[:_CHECKSUM_AT])))
+    return int(crc32(view[_CHECKSUM_AT + 4 :], crc32(bytes(4), crc32(view[:_CHECKSUM_AT]))))
 
 
 def decode(content: bytes, base: Path, file: str) -> Manifest:
@@ -152,13 +151,11 @@ def decode(content: bytes, base: Path, file: str) -> Manifest:
     if computed != checksum:
         raise ManifestCorrupted(base, file, f"checksum {checksum:08x}, its content gives {computed:08x}")
     file_seq, write_pos, msg_count, path_length, path = _ACTIVE.unpack_from(content, _HEADER.size)
-    raw = content[_FIXED_BYTES:]
+    # A view and not a copy: opening must not take longer because there are many segments.
+    raw = memoryview(content)[_FIXED_BYTES:]
     if file_count > FILE_COUNT_MAX or len(raw) != file_count * _ENTRY.size:
         raise ManifestCorrupted(base, file, f"{len(raw)} bytes of entries do not hold {file_count} files")
-    lengths = raw[_PATH_LENGTH_AT :: _ENTRY.size], raw[_PATH_LENGTH_AT + 1 :: _ENTRY.size]
-    if path_length != PATH_BYTES or lengths != (bytes([PATH_BYTES]) * file_count, bytes(file_count)):
-        raise ManifestCorrupted(base, file, f"a path that is not {PATH_BYTES} bytes long")
-    active = path.decode("ascii", "replace")
+    active = path[:path_length].decode("ascii", "replace")
     if not layout.is_segment_path(active):
         raise ManifestCorrupted(base, file, f"{active!r} is not the path of a segment")
     if next_seq < 1 or write_pos > 1 << 62:

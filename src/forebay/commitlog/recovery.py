@@ -198,7 +198,7 @@ def _scan_tail(filesystem: Filesystem, base: Path, recovered: Recovered, chunk_b
         torn_kept_in=kept_in or report.torn_kept_in,
         damage=(*report.damage, *damage),
     )
-    recovered.state = replace(state, position=scan.position, next_seq=scan.next_seq)
+    recovered.state = state._replace(position=scan.position, next_seq=scan.next_seq)
 
 
 def _following_segment(filesystem: Filesystem, base: Path, state: LogState) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from forebay.commitlog.layout import first_seq_of
 from forebay.commitlog.manifest import Entries, Entry, Manifest
@@ -25,8 +26,7 @@ class LogOptions:
     """Snappy for records that shrink by a third or more."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogState:
+class LogState(NamedTuple):
     """Everything up to `position` of the active segment is durable; that is all a reader ever sees."""
 
     entries: Entries

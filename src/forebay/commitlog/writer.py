@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -182,7 +181,7 @@ class LogWriter:
         count = state.entries.first_ending_at_or_after(seq)
         removed = [state.entries[index] for index in range(count)]
         if removed:
-            self._put_in_force(replace(state, entries=state.entries.without_first(count)))
+            self._put_in_force(state._replace(entries=state.entries.without_first(count)))
         for entry in removed:
             self._remove(entry.path)
             self.counters.segments_removed += 1

@@ -45,6 +45,8 @@ class MessageBatch:
     """Per message the sum of the `PAYLOAD_IS_…` flags."""
     variable_bytes: int = field(init=False, repr=False, compare=False)
     """Bytes of all the variable-length columns together."""
+    created_range: tuple[int, int] = field(init=False, repr=False, compare=False)
+    """The smallest and the largest `created_us`."""
 
     def __post_init__(self) -> None:
         count = len(self.payloads)
@@ -57,9 +59,11 @@ class MessageBatch:
         created, flags = self.created_us, self.flags
         if len(created) != count or (flags is not None and len(flags) != count):
             raise ValueError(f"columns of unequal length: created_us or flags, and {count} payloads")
-        if count and (min(created) < 0 or max(created) > CREATED_US_MAX):
-            raise ValueError(f"created_us {min(created)}-{max(created)} is outside 0-{CREATED_US_MAX}")
+        low, high = (min(created), max(created)) if count else (0, 0)
+        if low < 0 or high > CREATED_US_MAX:
+            raise ValueError(f"created_us {low}-{high} is outside 0-{CREATED_US_MAX}")
         object.__setattr__(self, "variable_bytes", size)
+        object.__setattr__(self, "created_range", (low, high))
 
     def __len__(self) -> int:
         return len(self.payloads)

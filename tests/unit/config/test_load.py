@@ -108,7 +108,7 @@ def test_all_faults_of_all_layers_are_raised_at_once(file: Path) -> None:
     assert faults[0].allowed == "minimal, balanced or performance"
     assert faults[1].allowed.startswith("a size from 4Ki to 64Gi, such as 512Mi ('apples' is no unit of size")
     assert faults[2].allowed == "true or false"
-    assert faults[4].allowed == "a size from 64Ki to 64Mi, such as 4Mi"
+    assert faults[4].allowed == "a size from 64Ki to 64Mi, such as 1Mi"
     assert faults[5].allowed == "auto or never"
 
 
