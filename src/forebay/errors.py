@@ -144,10 +144,15 @@ class DamagedRange:
     last_seq: int | None
     reason: str
 
+    @property
+    def is_stray(self) -> bool:
+        """Whether the bytes stand between two records that follow on each other: no message is lost with them."""
+        return self.last_seq is not None and self.last_seq < self.first_seq
+
     def __str__(self) -> str:
         if self.last_seq is None:
             lost = f"messages from seq {self.first_seq}"
-        elif self.last_seq < self.first_seq:
+        elif self.is_stray:
             lost = "no message"
         else:
             lost = f"messages {self.first_seq}-{self.last_seq}"

@@ -101,9 +101,11 @@ def test_what_is_missing_is_an_error(place: tuple[Filesystem, Path]) -> None:
 def test_a_lock_has_one_owner_who_is_named(place: tuple[Filesystem, Path]) -> None:
     filesystem, base = place
     lock = filesystem.lock(base / "lock", "ada")
+    assert filesystem.lock_owner(base / "lock") == "ada"
     with pytest.raises(AlreadyLocked, match="ada"):
         filesystem.lock(base / "lock", "grace")
     lock.release()
+    assert filesystem.lock_owner(base / "lock") is None
     filesystem.lock(base / "lock", "grace").release()
 
 

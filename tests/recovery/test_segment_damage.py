@@ -208,3 +208,41 @@ def test_a_record_hidden_in_a_payload_is_not_found_by_the_search() -> None:
     damage: list[DamagedRange] = []
     found = list(rows(open_on(broken(disk, path, flip)).read(outer, on_damage=damage.append)))
     assert found == [(outer + 1, b"4")]
+
+
+@pytest.mark.parametrize("size", [4, 39, 40, 64, 500])
+def test_stray_bytes_between_records_cost_nothing(size: int) -> None:
+    disk, path = make_log(sealed=False, closed=False)
+    everything = content(open_on(disk.killed()))
+    at = next(open_on(disk.killed()).read_records(1)).header.size
+
+    def insert(data: bytearray) -> None:
+        data[at:at] = bytes(size)
+
+    copy = broken(disk, path, insert)
+    log = open_on(copy)
+    assert content(log) == everything
+    log.close()
+    assert verify(copy, BASE).is_good
+    salvage(copy, BASE, clock=FakeClock())
+    assert not salvage(copy, BASE, clock=FakeClock()).changed
+    assert content(open_on(copy)) == everything
+
+
+def test_verifying_beside_retention_reports_no_damage() -> None:
+    disk, _ = make_log(sealed=True, closed=False)
+    log = open_on(disk)
+    log.roll()
+    log.append(numbered(log.next_seq, 3))
+    log.roll()
+    is_truncated = False
+
+    def truncate(done: int, total: int) -> None:
+        nonlocal is_truncated
+        if not is_truncated:
+            is_truncated = True
+            log.truncate_before(log.next_seq)
+
+    found = verify(disk, BASE, truncate)
+    assert found.is_good
+    assert any("removed by retention meanwhile" in note for note in found.notes)

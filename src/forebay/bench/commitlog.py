@@ -39,11 +39,15 @@ READ_FLOOR = 1_500_000
 
 def suite(directory: Path, *, rounds: int, scale: float) -> Iterator[Figure]:
     """All figures. `scale` shrinks the work for a quick look; goals are meant for 1."""
-    yield from _append(directory, rounds, appends=round(200 * scale))
-    yield from _concurrent(directory, rounds, appends=round(40 * scale))
+    yield from _append(directory, rounds, appends=_scaled(200, scale))
+    yield from _concurrent(directory, rounds, appends=_scaled(40, scale))
     yield from _against_queues(directory, rounds, scale)
     yield from _read(directory, rounds, scale)
-    yield from _open(directory, rounds, segments=round(10_000 * scale))
+    yield from _open(directory, rounds, segments=_scaled(10_000, scale))
+
+
+def _scaled(count: int, scale: float) -> int:
+    return max(1, round(count * scale))
 
 
 def payloads(count: int = BATCH) -> list[bytes]:
@@ -129,7 +133,7 @@ def _in_tasks(append_one: Callable[[int], Awaitable[object]], appends: int) -> N
 
 def _against_queues(directory: Path, rounds: int, scale: float) -> Iterator[Figure]:
     values = payloads()
-    appends = round(100 * scale)
+    appends = _scaled(100, scale)
     with CommitLog.open(directory / "queues") as log:
         batch = message_batch(values)
 
@@ -138,7 +142,7 @@ def _against_queues(directory: Path, rounds: int, scale: float) -> Iterator[Figu
 
         name = "append 100 x 1 KiB, durable"
         for label, peer in peers.persist_queues(directory):
-            put = peers.putter(peer, values, round(500 * scale))
+            put = peers.putter(peer, values, _scaled(500, scale))
             yield at_least(
                 10, name, "messages/s", ours, label, put, rounds=rounds, note="one put each: it has no batch"
             )
@@ -151,7 +155,7 @@ def _against_queues(directory: Path, rounds: int, scale: float) -> Iterator[Figu
 
 
 def _read(directory: Path, rounds: int, scale: float) -> Iterator[Figure]:
-    count = round(200_000 * scale) // BATCH * BATCH
+    count = _scaled(200_000, scale) // BATCH * BATCH
     path = directory / "read"
     _fill(path, count)
     with CommitLog.open(path) as log:

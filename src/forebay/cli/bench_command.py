@@ -17,7 +17,16 @@ from forebay.cli.output import ExitCode, Format, OutputOption
 app = typer.Typer(help="Measure Forebay on this machine, beside its peers.")
 
 Rounds = Annotated[int, typer.Option("--rounds", min=3, max=1000, help="Rounds per figure; the median counts.")]
-Directory = Annotated[Path, typer.Option("--directory", help="Where to write: a directory on the disk to measure.")]
+Directory = Annotated[
+    Path,
+    typer.Option(
+        "--directory",
+        exists=True,
+        file_okay=False,
+        writable=True,
+        help="Where to write: a directory on the disk to measure.",
+    ),
+]
 Scale = Annotated[float, typer.Option("--scale", min=0.01, max=100, help="Work per round; 1 is what goals are for.")]
 
 

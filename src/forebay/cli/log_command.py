@@ -28,7 +28,9 @@ from forebay.errors import DamagedRange
 
 app = typer.Typer(help="Inspect, verify and salvage a commit log.")
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The log's directory: where manifest.current is.")]
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", readable=False, help="The log's directory: where manifest.current is.")
+]
 
 
 @app.command()

@@ -184,7 +184,8 @@ def encode(
 def encode_filler(first_lost: int, last_lost: int, unreadable: bytes) -> list[bytes]:
     """Turn unreadable bytes of at least `HEADER_BYTES + CRC_BYTES` into a record of the same size that says so."""
     length = len(unreadable) - 8 - CRC_BYTES
-    head = HEADER.pack(length | CRC_FOLLOWS, first_lost, 0, first_lost, last_lost)
+    # Stray bytes that never held a message have lost none: then last_lost is the seq before first_lost.
+    head = HEADER.pack(length | CRC_FOLLOWS, first_lost, 0, min(first_lost, last_lost), last_lost)
     body = unreadable[HEADER_BYTES:-CRC_BYTES]
     return [head, body, CRC.pack(_checksum(body, _checksum(head)))]
 

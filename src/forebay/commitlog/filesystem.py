@@ -93,6 +93,9 @@ class Filesystem(Protocol):
 
     def lock(self, path: Path, owner: str) -> Lock: ...
 
+    def lock_owner(self, path: Path) -> str | None:
+        """Who holds the lock, without touching it; None when nobody does."""
+
     def free_bytes(self, path: Path) -> int: ...
 
 
@@ -235,6 +238,14 @@ class RealFilesystem:
             os.close(fd)
             raise
         return RealLock(fd)
+
+    def lock_owner(self, path: Path) -> str | None:
+        # Trying to lock would tell as well, and would turn away whoever opens the log in that moment.
+        inode = f":{path.stat().st_ino} "
+        lines = Path("/proc/locks").read_text().splitlines()
+        if not any(" FLOCK " in line and inode in line and " -> " not in line for line in lines):
+            return None
+        return path.read_text(errors="replace") or "a process that did not leave its name"
 
     def free_bytes(self, path: Path) -> int:
         figures = os.statvfs(path)

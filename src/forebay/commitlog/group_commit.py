@@ -52,10 +52,20 @@ class _Ticket(Generic[W, R]):
 
 
 class GroupCommit(Generic[W, R]):
-    """`commit` gets the work of a group in order and returns one result each, or raises for all of them."""
+    """`commit` gets the work of a group in order and returns one result each, or raises for all of them.
 
-    def __init__(self, commit: Callable[[list[W]], list[R]], *, group_bytes_max: int) -> None:
+    Work joins a group only if `may_join` says so of it and the group's first.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[list[W]], list[R]],
+        *,
+        group_bytes_max: int,
+        may_join: Callable[[W, W], bool] = lambda first, other: True,
+    ) -> None:
         self._commit = commit
+        self._may_join = may_join
         self._group_bytes_max = group_bytes_max
         self._mutex = threading.Lock()
         self._waiting: deque[_Ticket[W, R]] = deque()
@@ -130,9 +140,13 @@ class GroupCommit(Generic[W, R]):
         group: list[_Ticket[W, R]] = []
         size = 0
         with self._mutex:
-            while self._waiting and (not group or size + self._waiting[0].size <= self._group_bytes_max):
+            while self._waiting:
+                following = self._waiting[0]
+                is_too_much = size + following.size > self._group_bytes_max
+                if group and (is_too_much or not self._may_join(group[0].work, following.work)):
+                    break
                 group.append(self._waiting.popleft())
-                size += group[-1].size
+                size += following.size
         return group
 
     def _hand_over(self) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from forebay.commitlog import layout
 from forebay.commitlog.columns import BodyRefused
-from forebay.commitlog.filesystem import AlreadyLocked, Filesystem, Kind
+from forebay.commitlog.filesystem import Filesystem, Kind
 from forebay.commitlog.layout import LOCK, POINTER, QUARANTINE, SLOTS
 from forebay.commitlog.manifest import Entry, Manifest, ManifestStore
 from forebay.commitlog.recovery import read_manifest
@@ -97,13 +97,7 @@ def require_log(filesystem: Filesystem, base: Path) -> None:
 def lock_owner(filesystem: Filesystem, base: Path) -> str | None:
     if filesystem.status(base / LOCK).kind is Kind.ABSENT:
         return None
-    try:
-        filesystem.lock(base / LOCK, "").release()
-    except AlreadyLocked as locked:
-        return locked.owner
-    except OSError:
-        return None  # not ours to lock, so nobody can say; whoever reads on sees what is there
-    return None
+    return filesystem.lock_owner(base / LOCK)
 
 
 def _slot_view(store: ManifestStore, slot: int, in_force: Manifest | None) -> SlotView:
@@ -161,6 +155,10 @@ def verify(filesystem: Filesystem, base: Path, on_progress: OnProgress = lambda 
     expected = views[0].entry.start_seq
     for view in views:
         entry = view.entry
+        if not view.is_active and _is_removed(filesystem, base, entry):
+            result.notes.append(f"{entry.path}: removed by retention meanwhile")
+            expected = entry.end_seq + 1
+            continue
         if entry.start_seq != expected:
             result.notes.append(f"no segment holds messages {expected}-{entry.start_seq - 1}")
         expected = entry.end_seq + 1
@@ -169,6 +167,14 @@ def verify(filesystem: Filesystem, base: Path, on_progress: OnProgress = lambda 
         result.segments += 1
     on_progress(total, total)
     return result
+
+
+def _is_removed(filesystem: Filesystem, base: Path, entry: Entry) -> bool:
+    """Whether a segment that is not there was taken off the list since we read it, as a live log may do."""
+    if filesystem.status(base / entry.path).kind is not Kind.ABSENT:
+        return False
+    manifest = ManifestStore(filesystem, base).read()
+    return manifest is not None and (*manifest.entries, active_entry(manifest))[0].start_seq > entry.end_seq
 
 
 def _verify_segment(
@@ -200,7 +206,10 @@ def _verify_segment(
 
 def _verify_found(found: Record | DamagedRange, entry: Entry, result: Verification) -> None:
     if isinstance(found, DamagedRange):
-        result.damage.append(found)
+        if found.is_stray:
+            result.notes.append(str(found))
+        else:
+            result.damage.append(found)
         return
     header = found.header
     if header.is_filler:

@@ -22,7 +22,7 @@ from forebay.commitlog.manifest import ManifestStore
 from forebay.commitlog.reader import LogReader, OnDamage
 from forebay.commitlog.recovery import RecoveryReport, recover
 from forebay.commitlog.scan import Record
-from forebay.commitlog.state import LogCounters, LogOptions, LogState
+from forebay.commitlog.state import LogCounters, LogOptions, LogState, Place
 from forebay.commitlog.writer import Append, LogWriter
 from forebay.errors import BatchRefused, LogClosed, LogLocked, LogNotAccessible
 from forebay.model.message import MessageBatch, SeqRange
@@ -50,7 +50,13 @@ class CommitLog:
         self._reader = reader
         self._mutex = threading.Lock()
         self._is_closed = False
-        self._group: GroupCommit[Append, SeqRange] = GroupCommit(self._commit, group_bytes_max=options.record_bytes)
+        self._group: GroupCommit[Append, SeqRange] = GroupCommit(
+            self._commit,
+            group_bytes_max=options.record_bytes,
+            # A group is one record, and a record has one tag. With two records in one write a power cut could take
+            # the first and leave the second, which would look like a damaged disk.
+            may_join=lambda first, other: first[1] == other[1],
+        )
 
     @classmethod
     def open(
@@ -89,6 +95,19 @@ class CommitLog:
     def append_async(self, batch: MessageBatch, *, tag: bytes = block.NO_TAG) -> Awaitable[SeqRange]:
         """`append` for event loops: it never blocks the loop. Cancelling it does not take the messages back."""
         return self._group.submit_async((batch, tag), _checked_size(batch, tag))
+
+    def append_record(self, batch: MessageBatch, *, tag: bytes = block.NO_TAG) -> Place:
+        """Append as one record of its own and tell where it stands, for who keeps an index of records."""
+        _checked_size(batch, tag)
+        with self._mutex:
+            self._check_open()
+            (seqs,) = self._writer.commit([(batch, tag)])
+            return Place(*seqs, self._writer.last_position)
+
+    def read_record(self, first_seq: int, position: int) -> Record:
+        """The record that `append_record` or `read_records` found there."""
+        self._check_open()
+        return self._reader.record(first_seq, position)
 
     def read(
         self,

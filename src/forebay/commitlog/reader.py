@@ -28,6 +28,8 @@ OnDamage = Callable[[DamagedRange], None]
 
 _MARK_EVERY_BYTES = 1 << 20
 _MARKED_SEGMENTS_MAX = 256
+_RECORD_CHUNK_BYTES = 128 << 10
+"""What reading a single record reads at first; a larger record is read as a whole then."""
 
 
 class SeekMarks:
@@ -96,6 +98,30 @@ class LogReader:
     def records(self, from_seq: int, to_seq: int | None, on_damage: OnDamage | None) -> Iterator[Record]:
         """Whole records that hold some of the messages asked for."""
         return self._records(self._span(from_seq, to_seq), on_damage)
+
+    def record(self, first_seq: int, position: int) -> Record:
+        """The record at a place that was told before."""
+        span = self._span(first_seq, first_seq)
+        for entry in self._segments(span):
+            file = self._open(entry)
+            try:
+                scan = SegmentScan(
+                    file,
+                    entry.path,
+                    position=position,
+                    end=entry.size,
+                    next_seq=first_seq,
+                    last_seq=entry.end_seq,
+                    chunk_bytes=_RECORD_CHUNK_BYTES,
+                )
+                found = next(iter(scan), None)
+            finally:
+                file.close()
+            if isinstance(found, DamagedRange):
+                raise SegmentDamaged(self._base, found)
+            if found is not None:
+                return found
+        raise RangeGone(self._base, first_seq, self._current().first_seq)
 
     def batches_created_between(self, from_us: int, to_us: int, on_damage: OnDamage | None) -> Iterator[pa.RecordBatch]:
         """Messages with `from_us <= created < to_us`, in seq order; segments and records outside are not decoded."""

@@ -193,6 +193,8 @@ class _Salvage:
     def _set_aside(self, file: File, damage: DamagedRange, *, is_tail: bool) -> None:
         """Keep unreadable bytes, then bridge or cut the place where they stood."""
         size = min(damage.size, file.size() - damage.position)
+        if damage.is_stray and size < HEADER_BYTES + CRC_BYTES:
+            return  # too few to bridge, and readers step over them: nothing is lost with them
         name = quarantine(self._filesystem, self._base, file, damage.segment, damage.position, size, "unreadable")
         self._report.quarantined.append(name)
         self._lost(damage)

@@ -26,6 +26,14 @@ class LogOptions:
     """Snappy for records that shrink by a third or more."""
 
 
+class Place(NamedTuple):
+    """Where a record stands: its messages, and its position in the segment that holds them."""
+
+    first_seq: int
+    last_seq: int
+    position: int
+
+
 class LogState(NamedTuple):
     """Everything up to `position` of the active segment is durable; that is all a reader ever sees."""
 
@@ -68,7 +76,7 @@ class LogCounters:
     messages: int = 0
     record_bytes: int = 0
     records: int = 0
-    syncs: int = 0
+    """As many as groups, and as many as syncs."""
     rolls: int = 0
     failed_appends: int = 0
     failed_syncs: int = 0

@@ -16,8 +16,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 
 from forebay.clock import Clock
@@ -62,10 +60,12 @@ class LogWriter:
         self._records_until_sample = 0
         self._last_sample_shrank = False
         self.state = state
+        self.last_position = 0
+        """Where the last commit's first record stands in its segment."""
         self.counters = LogCounters()
 
     def commit(self, appends: Sequence[Append]) -> list[SeqRange]:
-        """Make all of them durable with one sync."""
+        """Make all of them durable as one record with one sync. They have one tag."""
         try:
             return self._commit(appends)
         except AppendFailed:
@@ -73,7 +73,9 @@ class LogWriter:
             raise
 
     def _commit(self, appends: Sequence[Append]) -> list[SeqRange]:
-        ranges, pieces, records = self._encode(appends)
+        batches = [batch for batch, _ in appends]
+        first_seq, tag = self.state.next_seq, appends[0][1]
+        pieces = block.encode(batches, first_seq, tag=tag, compress=self._is_worth_compressing(batches))
         size = sum(map(len, pieces))
         self._be_ready_for(size)
         state = self.state
@@ -81,27 +83,13 @@ class LogWriter:
             write_durably(self._file, pieces, state.position)
         except OSError as error:
             raise self._failed(error, size) from error
+        ranges = _ranges(first_seq, batches)
         next_seq = ranges[-1].last_seq + 1
+        self.last_position = state.position
         self.state = LogState(state.entries, state.path, state.position + size, next_seq, state.file_seq)
         self._manifest_is_current = False
-        self._count(ranges, records, size)
+        self._count(next_seq - first_seq, size)
         return ranges
-
-    def _encode(self, appends: Sequence[Append]) -> tuple[list[SeqRange], list[bytes], int]:
-        ranges: list[SeqRange] = []
-        pieces: list[bytes] = []
-        records = 0
-        next_seq = self.state.next_seq
-        # Appends of one tag that follow each other share a record; a group is never larger than a record may be.
-        for tag, group in groupby(appends, key=itemgetter(1)):
-            batches = [batch for batch, _ in group]
-            pieces += block.encode(batches, next_seq, tag=tag, compress=self._is_worth_compressing(batches))
-            records += 1
-            for batch in batches:
-                following = next_seq + len(batch.payloads)
-                ranges.append(SeqRange(next_seq, following - 1))
-                next_seq = following
-        return ranges, pieces, records
 
     def _is_worth_compressing(self, batches: Sequence[MessageBatch]) -> bool:
         """What the last sample said; a new one is taken every few records, for payloads change slowly."""
@@ -256,9 +244,18 @@ class LogWriter:
             return DiskFull(path, f"{what}, {free} bytes are free")
         return kind(path, f"{what}: {error.strerror or error}")
 
-    def _count(self, ranges: Sequence[SeqRange], records: int, size: int) -> None:
+    def _count(self, messages: int, size: int) -> None:
         counters = self.counters
-        counters.messages += ranges[-1].last_seq - ranges[0].first_seq + 1
+        counters.messages += messages
         counters.record_bytes += size
-        counters.records += records
-        counters.syncs += 1
+        counters.records += 1
+
+
+def _ranges(first_seq: int, batches: Sequence[MessageBatch]) -> list[SeqRange]:
+    """The numbers that each batch of a record got."""
+    ranges = []
+    for batch in batches:
+        following = first_seq + len(batch.payloads)
+        ranges.append(SeqRange(first_seq, following - 1))
+        first_seq = following
+    return ranges

@@ -183,5 +183,8 @@ class FaultyFilesystem:
     def lock(self, path: Path, owner: str) -> Lock:
         return self._inner.lock(path, owner)
 
+    def lock_owner(self, path: Path) -> str | None:
+        return self._inner.lock_owner(path)
+
     def free_bytes(self, path: Path) -> int:
         return self._inner.free_bytes(path)

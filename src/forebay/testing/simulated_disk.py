@@ -172,6 +172,9 @@ class SimulatedDisk:
         self.locks[path] = owner
         return SimulatedLock(self, path)
 
+    def lock_owner(self, path: Path) -> str | None:
+        return self.locks.get(path)
+
     def free_bytes(self, path: Path) -> int:
         return 1 << 40
 

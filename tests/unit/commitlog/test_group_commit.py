@@ -147,3 +147,21 @@ def test_a_cancelled_wait_does_not_hold_up_the_others() -> None:
 
     assert asyncio.run(cancel()) == 20
     assert disk.groups == [[0], [1, 2]]
+
+
+def test_work_that_may_not_join_waits_for_the_next_group() -> None:
+    disk = SlowDisk()
+    group: GroupCommit[int, int] = GroupCommit(
+        disk.commit, group_bytes_max=1000, may_join=lambda first, other: first % 2 == other % 2
+    )
+    first, _ = in_threads(group, range(1))
+    disk.started.acquire()
+    rest = []
+    for item in (2, 4, 3, 6):
+        rest += in_threads(group, range(item, item + 1))[0]
+        wait_until_waiting(group, len(rest))
+    for _ in range(4):
+        disk.may_finish.release()
+    for thread in first + rest:
+        thread.join(10)
+    assert disk.groups == [[0], [2, 4], [3], [6]]
