@@ -17,6 +17,8 @@ PAYLOAD_IS_BINARY = 0b01
 """Flag: the payload is bytes as they came, not JSON text."""
 PAYLOAD_IS_ENCRYPTED = 0b10
 """Flag: the payload is sealed with the queue's key."""
+TRANSACTION_ID_IS_MINTED = 0b100
+"""Flag: the producer gave no transaction id; the one that the message has was made for it."""
 
 
 class SeqRange(NamedTuple):
@@ -42,7 +44,7 @@ class MessageBatch:
     headers: Sequence[bytes] | None = None
     """Per message one JSON object as text, or nothing."""
     flags: Sequence[int] | None = None
-    """Per message the sum of the `PAYLOAD_IS_…` flags."""
+    """Per message the sum of the flags above."""
     variable_bytes: int = field(init=False, repr=False, compare=False)
     """Bytes of all the variable-length columns together."""
     created_range: tuple[int, int] = field(init=False, repr=False, compare=False)

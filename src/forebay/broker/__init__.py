@@ -1,0 +1,17 @@
+"""The broker: queues, partitions, groups, leases and dead letters, on a store.
+
+A *queue* is a numbered log of messages. A *partition* is a FIFO lane in it. A *group* has a cursor in every partition
+and takes messages by *leasing* them: for a time they are its own, and nobody else of the group gets the partition.
+
+`delivery` decides who gets what, as pure functions. `store` says what is asked of storage; `stores/` holds the
+variants, and one contract suite holds them to the same behaviour. `waiting` lets consumers wait for messages.
+
+**What is promised**
+
+- A push that was answered is stored as durably as its receipt says, once, in the order of its partition.
+- A reader never skips a message that commits late: seqs are given out in the order of commits.
+- A message is delivered to a group again and again until it is finished, at most `retryLimit + 1` times, and then
+  becomes a dead letter. Crashes and lease ends count as attempts.
+- Messages of one partition are delivered in order to one consumer of a group at a time.
+- A transaction of pushes and acks happens as a whole or not at all.
+"""

@@ -1,0 +1,275 @@
+"""Who gets which message: the decisions of pop and acknowledge, as pure functions of values and a time.
+
+A *delivery state* belongs to one partition and one group:
+
+- `cursor_seq`: every message of the partition up to here is finished for the group;
+- `pending`: messages behind the cursor that were delivered at least once, in order, each with its attempts;
+- the lease: its token and when it ends. One lease at a time; it covers the pending messages marked `is_leased`.
+
+The rules, and why:
+
+- *Attempts are counted when a message is leased*, not when it fails. A worker that crashes, or is frozen past its
+  lease, has used an attempt, so a message that kills its workers ends as a dead letter and not in an endless loop.
+- *The cursor moves only over finished messages.* Acks may come in any order; what is finished out of order waits in
+  `pending` and is not delivered again.
+- *Order is kept.* A message that waits for its retry holds up those behind it in its partition, and no others.
+- *Only the holder of the lease may answer.* An old or foreign token, or one whose time is over, changes nothing.
+
+Stores keep a state as the bytes of `encode_state`; nothing but this module looks inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from forebay.model.queue import QueueOptions
+
+COMPLETED, FAILED, RETRY, DEAD = "completed", "failed", "retry", "dlq"
+STATUSES = (COMPLETED, FAILED, RETRY, DEAD)
+
+LEASE_INVALID = "Invalid or expired lease"
+NOT_IN_LEASE = "Message not found"
+
+_SECOND_US = 1_000_000
+
+
+class Pending(msgspec.Struct, frozen=True, array_like=True):
+    """A message that was delivered and is not passed by the cursor yet."""
+
+    seq: int
+    transaction_id: str
+    attempts: int
+    is_leased: bool = False
+    is_finished: bool = False
+    not_before_us: int = 0
+    """When it may be delivered again."""
+    error: str = ""
+    """What its last consumer said."""
+
+
+class DeliveryState(msgspec.Struct, frozen=True, array_like=True):
+    cursor_seq: int
+    pending: tuple[Pending, ...] = ()
+    lease_id: str = ""
+    lease_granted_us: int = 0
+    lease_until_us: int = 0
+    finished: int = 0
+    """Messages that the cursor has passed, for the lag."""
+
+    def is_leased_at(self, now_us: int) -> bool:
+        """A lease that begins in the future was granted by a clock that has been set back since: it is over."""
+        return bool(self.lease_id) and self.lease_granted_us <= now_us < self.lease_until_us
+
+    def last_seen_seq(self) -> int:
+        """The last message that was ever delivered; new ones come behind it."""
+        return self.pending[-1].seq if self.pending else self.cursor_seq
+
+    def open_count(self) -> int:
+        """Messages that were delivered and are not finished."""
+        return sum(not pending.is_finished for pending in self.pending)
+
+
+encode_state = msgspec.msgpack.Encoder().encode
+decode_state = msgspec.msgpack.Decoder(DeliveryState).decode
+
+
+class Candidate(NamedTuple):
+    """A message of the partition that was not delivered to the group yet."""
+
+    seq: int
+    transaction_id: str
+    created_us: int
+
+
+class DeadLetter(NamedTuple):
+    seq: int
+    attempts: int
+    reason: str
+    is_dropped: bool = False
+    """True when the queue does not keep dead letters: the message is gone, and counted."""
+
+
+class Claim(NamedTuple):
+    """What a pop does to one partition."""
+
+    delivered: tuple[tuple[int, int], ...]
+    """seq and attempt of each message handed out, in order."""
+    dead: tuple[DeadLetter, ...]
+    state: DeliveryState
+
+
+def open_again(state: DeliveryState) -> DeliveryState:
+    """After a lease ended without an answer: nothing is leased, the attempts stay counted."""
+    pending = tuple([replace(p, is_leased=False) if p.is_leased else p for p in state.pending])
+    return replace(state, pending=pending, lease_id="", lease_granted_us=0, lease_until_us=0)
+
+
+def claim(
+    state: DeliveryState,
+    fresh: Sequence[Candidate],
+    options: QueueOptions,
+    *,
+    now_us: int,
+    batch: int,
+    lease_id: str,
+    auto_ack: bool,
+) -> Claim | None:
+    """Take up to `batch` messages; None when the partition has nothing for the group now."""
+    if state.is_leased_at(now_us):
+        return None
+    state = open_again(state)
+    delivered: list[Pending] = []
+    dead: list[DeadLetter] = []
+    after: list[Pending] = []
+    is_held_up = False
+    for pending in state.pending:
+        is_held_up = is_held_up or (not pending.is_finished and _waits(pending, options, now_us))
+        if pending.is_finished or is_held_up or len(delivered) >= batch:
+            after.append(pending)
+        elif pending.attempts >= options.attempts_max:
+            reason = pending.error or f"not answered in {pending.attempts} attempts"
+            dead.append(_dead(pending, reason, options))
+            after.append(replace(pending, is_finished=True))
+        else:
+            taken = replace(pending, attempts=pending.attempts + 1, is_leased=True)
+            delivered.append(taken)
+            after.append(taken)
+    if not is_held_up:
+        _take_fresh(fresh, options, now_us, batch, delivered, dead, after)
+    if not delivered and not dead:
+        return None
+    if auto_ack:
+        after = [replace(p, is_leased=False, is_finished=p.is_finished or p.is_leased) for p in after]
+    state = replace(state, pending=tuple(after))
+    if delivered and not auto_ack:
+        until = now_us + options.lease_seconds * _SECOND_US
+        state = replace(state, lease_id=lease_id, lease_granted_us=now_us, lease_until_us=until)
+    return Claim(tuple([(p.seq, p.attempts) for p in delivered]), tuple(dead), advanced(state))
+
+
+def is_due(since_us: int, seconds: int, *, now_us: int) -> bool:
+    """Whether so many seconds have passed since then. If then is in the future, the clock was set back: do not wait."""
+    return since_us > now_us or since_us + seconds * _SECOND_US <= now_us
+
+
+def _waits(pending: Pending, options: QueueOptions, now_us: int) -> bool:
+    """Whether it is too early for the next attempt. A time further off than the delay is of a clock set back since."""
+    return now_us < pending.not_before_us <= now_us + options.retry_delay_ms * 1000
+
+
+def _take_fresh(
+    fresh: Sequence[Candidate],
+    options: QueueOptions,
+    now_us: int,
+    batch: int,
+    delivered: list[Pending],
+    dead: list[DeadLetter],
+    after: list[Pending],
+) -> None:
+    wait_max_us = options.max_wait_seconds * _SECOND_US
+    for seq, transaction_id, created_us in fresh:
+        if len(delivered) >= batch:
+            return
+        if 0 < wait_max_us < now_us - created_us:
+            dead.append(DeadLetter(seq, 0, f"waited longer than {options.max_wait_seconds} s"))
+            after.append(Pending(seq, transaction_id, attempts=0, is_finished=True))
+        else:
+            taken = Pending(seq, transaction_id, attempts=1, is_leased=True)
+            delivered.append(taken)
+            after.append(taken)
+
+
+class Answer(NamedTuple):
+    """What a consumer says of one message."""
+
+    transaction_id: str
+    status: str
+    error: str = ""
+
+
+class Answered(NamedTuple):
+    """What came of it."""
+
+    transaction_id: str
+    is_accepted: bool
+    error: str = ""
+    is_dead: bool = False
+    is_released: bool = False
+    """Whether the lease is over, because nothing in it is left to answer."""
+
+
+def acknowledge(
+    state: DeliveryState, lease_id: str, answers: Sequence[Answer], options: QueueOptions, *, now_us: int
+) -> tuple[list[Answered], list[DeadLetter], DeliveryState]:
+    """Judge answers of one consumer to one partition. A refused answer changes nothing."""
+    if not lease_id or state.lease_id != lease_id or not state.is_leased_at(now_us):
+        return [Answered(answer.transaction_id, False, LEASE_INVALID) for answer in answers], [], state
+    places = {pending.transaction_id: place for place, pending in enumerate(state.pending) if pending.is_leased}
+    after = list(state.pending)
+    outcomes: list[tuple[str, str, bool]] = []
+    dead: list[DeadLetter] = []
+    for answer in answers:
+        place = places.pop(answer.transaction_id, None)
+        if place is None:
+            outcomes.append((answer.transaction_id, NOT_IN_LEASE, False))
+            continue
+        after[place], letter = _settle(after[place], answer, options, now_us)
+        if letter is not None:
+            dead.append(letter)
+        outcomes.append((answer.transaction_id, "", letter is not None))
+    is_released = not places
+    state = replace(state, pending=tuple(after))
+    if is_released:
+        state = replace(state, lease_id="", lease_granted_us=0, lease_until_us=0)
+    judged = [Answered(name, not error, error, is_dead, is_released) for name, error, is_dead in outcomes]
+    return judged, dead, advanced(state)
+
+
+def _settle(pending: Pending, answer: Answer, options: QueueOptions, now_us: int) -> tuple[Pending, DeadLetter | None]:
+    if answer.status == COMPLETED:
+        return replace(pending, is_leased=False, is_finished=True), None
+    if answer.status == DEAD or pending.attempts >= options.attempts_max:
+        reason = answer.error or pending.error or "no reason given"
+        letter = _dead(pending, reason, options, always_kept=answer.status == DEAD)
+        return replace(pending, is_leased=False, is_finished=True), letter
+    not_before = now_us + options.retry_delay_ms * 1000
+    return replace(pending, is_leased=False, not_before_us=not_before, error=answer.error), None
+
+
+def _dead(pending: Pending, reason: str, options: QueueOptions, *, always_kept: bool = False) -> DeadLetter:
+    is_dropped = not (always_kept or options.dlq_after_max_retries)
+    return DeadLetter(pending.seq, pending.attempts, reason, is_dropped)
+
+
+def advanced(state: DeliveryState) -> DeliveryState:
+    """Move the cursor over everything at its front that is finished."""
+    passed = 0
+    for pending in state.pending:
+        if not pending.is_finished:
+            break
+        passed += 1
+    if not passed:
+        return state
+    return replace(
+        state,
+        cursor_seq=state.pending[passed - 1].seq,
+        pending=state.pending[passed:],
+        finished=state.finished + passed,
+    )
+
+
+def without_gone(state: DeliveryState, is_kept: Callable[[int], bool]) -> DeliveryState:
+    """Count as finished what was delivered once and has been removed since: it cannot be delivered again."""
+    if all(is_kept(pending.seq) for pending in state.pending):
+        return state
+    pending = tuple([p if is_kept(p.seq) else replace(p, is_leased=False, is_finished=True) for p in state.pending])
+    return advanced(replace(state, pending=pending))
+
+
+def extended(state: DeliveryState, *, now_us: int, seconds: int) -> DeliveryState:
+    """A lease that lasts at least `seconds` from now; the caller knows that it is held."""
+    return replace(state, lease_until_us=max(state.lease_until_us, now_us + seconds * _SECOND_US))

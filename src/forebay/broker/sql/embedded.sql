@@ -1,0 +1,114 @@
+-- The embedded store's SQLite database. Times are microseconds since 1970 UTC.
+
+CREATE TABLE IF NOT EXISTS queues (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT, -- never used twice: it names the queue's log directory
+    name        TEXT NOT NULL UNIQUE,
+    namespace   TEXT NOT NULL,
+    task        TEXT NOT NULL,
+    options     BLOB NOT NULL,
+    created_us  INTEGER NOT NULL,
+    indexed_seq INTEGER NOT NULL DEFAULT 0         -- every message up to here is in blocks, or does not count
+);
+
+CREATE TABLE IF NOT EXISTS partitions (
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    queue_id  INTEGER NOT NULL REFERENCES queues (id),
+    name      TEXT NOT NULL,
+    last_seq  INTEGER NOT NULL DEFAULT 0,
+    newest_us INTEGER NOT NULL DEFAULT 0,
+    pushed    INTEGER NOT NULL DEFAULT 0,          -- messages ever
+    floor_seq INTEGER NOT NULL DEFAULT 0,          -- messages up to here were removed by retention
+    removed   INTEGER NOT NULL DEFAULT 0,          -- how many those are
+    UNIQUE (queue_id, name)
+);
+
+-- One row per partition and record: which of the record's messages belong to the partition.
+CREATE TABLE IF NOT EXISTS blocks (
+    partition_id INTEGER NOT NULL,
+    first_seq    INTEGER NOT NULL,
+    last_seq     INTEGER NOT NULL,
+    count        INTEGER NOT NULL,
+    before       INTEGER NOT NULL,                 -- messages of the partition in front of these
+    record_seq   INTEGER NOT NULL,                 -- the record's own first seq, and where it stands in its segment
+    position     INTEGER NOT NULL,
+    PRIMARY KEY (partition_id, first_seq)
+) WITHOUT ROWID;
+
+-- Ids that producers gave, for as long as their message is kept.
+CREATE TABLE IF NOT EXISTS transaction_ids (
+    partition_id   INTEGER NOT NULL,
+    transaction_id TEXT NOT NULL,
+    seq            INTEGER NOT NULL,
+    PRIMARY KEY (partition_id, transaction_id)
+) WITHOUT ROWID;
+
+-- Tags of log records that count. A record with a tag that is not here was never committed.
+CREATE TABLE IF NOT EXISTS committed_tags (
+    tag BLOB PRIMARY KEY
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS groups (
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,
+    queue_id       INTEGER NOT NULL,
+    name           TEXT NOT NULL,
+    mode           TEXT NOT NULL,
+    from_us        INTEGER NOT NULL,
+    start_seq      INTEGER NOT NULL,               -- messages up to here are not for the group
+    created_us     INTEGER NOT NULL,
+    last_active_us INTEGER NOT NULL,
+    UNIQUE (queue_id, name)
+);
+
+CREATE TABLE IF NOT EXISTS states (
+    group_id     INTEGER NOT NULL,
+    partition_id INTEGER NOT NULL,
+    cursor_seq   INTEGER NOT NULL,
+    lease_id     TEXT NOT NULL,
+    state        BLOB NOT NULL,                    -- forebay.broker.delivery.DeliveryState
+    PRIMARY KEY (group_id, partition_id)
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS states_by_lease ON states (lease_id) WHERE lease_id <> '';
+CREATE INDEX IF NOT EXISTS states_by_partition ON states (partition_id);
+
+CREATE TABLE IF NOT EXISTS dead_letters (
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,
+    queue_id       INTEGER NOT NULL,
+    partition_id   INTEGER NOT NULL,
+    group_name     TEXT NOT NULL,
+    seq            INTEGER NOT NULL,
+    attempts       INTEGER NOT NULL,
+    reason         TEXT NOT NULL,
+    failed_us      INTEGER NOT NULL,
+    transaction_id TEXT NOT NULL,
+    trace_id       TEXT NOT NULL,
+    headers        BLOB NOT NULL,
+    payload        BLOB NOT NULL,                  -- a copy: a dead letter outlives the retention of its message
+    flags          INTEGER NOT NULL,
+    created_us     INTEGER NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS dead_letters_by_queue ON dead_letters (queue_id, id);
+
+CREATE TABLE IF NOT EXISTS traces (
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,
+    partition_id   INTEGER NOT NULL,
+    transaction_id TEXT NOT NULL,
+    group_name     TEXT NOT NULL,
+    event_type     TEXT NOT NULL,
+    data           BLOB NOT NULL,
+    created_us     INTEGER NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS traces_by_message ON traces (partition_id, transaction_id);
+
+CREATE TABLE IF NOT EXISTS trace_names (
+    name     TEXT NOT NULL,
+    trace_id INTEGER NOT NULL REFERENCES traces (id),
+    PRIMARY KEY (name, trace_id)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS flags (
+    name   TEXT PRIMARY KEY,
+    is_set INTEGER NOT NULL
+) WITHOUT ROWID;

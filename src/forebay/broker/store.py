@@ -1,0 +1,276 @@
+"""The store: what the broker asks of its storage. Two variants, one contract suite (`tests/contract/test_store.py`).
+
+All methods are coroutines and safe to call at the same time. What a method returned is durable as its receipt says:
+pushes and transactions survive a power cut; cursors, leases and acks survive a killed process (after a power cut the
+last few milliseconds of acks may be delivered again).
+
+Time comes from the store's own clock, never from a caller. Names, sizes and statuses were checked by the caller; a
+store raises `ForebayError`s for what only it can know: `StoreUnavailable` (transient), `QueueFull`, `UnknownQueue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from forebay.broker.delivery import Answer, Answered
+from forebay.model.queue import DEFAULT_GROUP, Queue, QueueOptions
+
+Waker = Callable[[str, int], None]
+"""Told of every commit that made messages available: the queue's name, and how many."""
+
+
+class PushItem(NamedTuple):
+    """One message on its way in. The payload is what came over the wire, byte for byte."""
+
+    queue: str
+    partition: str
+    payload: bytes
+    transaction_id: str
+    """Never empty: minted by whoever received the message when the producer gave none."""
+    is_minted: bool = False
+    """Whether the id was minted: then it cannot be a duplicate, and no index is kept of it."""
+    trace_id: str = ""
+    headers: bytes = b""
+    is_binary: bool = False
+    namespace: str = ""
+    task: str = ""
+
+
+class Pushed(NamedTuple):
+    """`queued`: stored under `seq`. `duplicate`: `seq` is the message that was there before."""
+
+    status: str
+    seq: int
+    partition_id: str
+    receipt: str
+
+
+class PopRequest(NamedTuple):
+    """Which messages, for whom, and how many. Either a queue, or a namespace and/or a task."""
+
+    queue: str = ""
+    partition: str | None = None
+    namespace: str = ""
+    task: str = ""
+    group: str = DEFAULT_GROUP
+    batch: int = 1
+    partitions: int = 1
+    auto_ack: bool = False
+    subscription_mode: str = "all"
+    """For a group that does not exist yet: `all`, `new`, or `from` together with `subscription_from_us`."""
+    subscription_from_us: int = 0
+
+
+class Message(NamedTuple):
+    """A message on its way out."""
+
+    seq: int
+    queue: str
+    partition: str
+    partition_id: str
+    transaction_id: str
+    trace_id: str
+    created_us: int
+    payload: bytes
+    headers: bytes
+    is_binary: bool
+    attempts: int = 0
+
+
+class Popped(NamedTuple):
+    """Messages of one or more partitions under one lease; empty when there is nothing now."""
+
+    lease_id: str
+    messages: list[Message]
+    partitions_claimed: int
+
+
+class Acknowledgement(NamedTuple):
+    partition_id: str
+    group: str
+    lease_id: str
+    answer: Answer
+
+
+class Acknowledged(NamedTuple):
+    answered: Answered
+    queue: str
+    partition: str
+
+
+class TransactionOutcome(NamedTuple):
+    """All or nothing: when `error` is set, nothing of it happened."""
+
+    pushed: list[Pushed]
+    acknowledged: list[Acknowledged]
+    error: str = ""
+
+
+class SeekTarget(NamedTuple):
+    """Exactly one of them is set."""
+
+    seq: int | None = None
+    """The next message delivered is the first with this seq or a higher one."""
+    time_us: int | None = None
+    to_end: bool = False
+
+
+class GroupLag(NamedTuple):
+    """One group on one queue."""
+
+    group: str
+    queue: str
+    subscription_mode: str
+    subscription_from_us: int
+    created_us: int
+    partitions: int
+    partitions_with_lag: int
+    lag_messages: int
+    lag_seconds: float
+    leased: int
+    last_active_us: int
+
+
+class QueueStatus(NamedTuple):
+    queue: Queue
+    partitions: int
+    first_seq: int
+    next_seq: int
+    messages: int
+    """Kept at the moment."""
+    pushed: int
+    """Ever accepted."""
+    size_bytes: int
+    dead_letters: int
+    oldest_us: int
+    newest_us: int
+
+
+class PartitionStatus(NamedTuple):
+    name: str
+    partition_id: str
+    messages: int
+    last_seq: int
+    newest_us: int
+
+
+class DeadLetterFilter(NamedTuple):
+    queue: str | None = None
+    group: str | None = None
+    partition: str | None = None
+    from_us: int | None = None
+    to_us: int | None = None
+    transaction_id: str | None = None
+
+
+class DeadMessage(NamedTuple):
+    letter_id: int
+    message: Message
+    group: str
+    reason: str
+    failed_us: int
+
+
+class TraceEvent(NamedTuple):
+    partition_id: str
+    transaction_id: str
+    group: str
+    event_type: str
+    names: tuple[str, ...]
+    data: bytes
+    """JSON text as it came."""
+    created_us: int
+
+
+class Store(Protocol):
+    """Where queues live."""
+
+    async def open(self, on_available: Waker) -> None:
+        """Be ready: migrated, recovered, locked."""
+
+    async def close(self) -> None: ...
+
+    async def is_healthy(self) -> bool: ...
+
+    # queues
+
+    async def configure(self, queue: str, options: QueueOptions, namespace: str, task: str) -> Queue:
+        """Make the queue, or give it these options in place of all it had."""
+
+    async def queue(self, name: str) -> Queue | None: ...
+
+    async def queues(self) -> list[QueueStatus]: ...
+
+    async def partitions(self, queue: str, limit: int, offset: int) -> list[PartitionStatus]: ...
+
+    async def delete_queue(self, name: str) -> bool:
+        """Remove the queue with its messages, groups, dead letters and traces. False when there is none."""
+
+    # the way in
+
+    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+        """Store the messages in order, durably, all or none; one answer each.
+
+        Queues and partitions are made as needed. An id that its partition holds already is answered as a duplicate.
+        """
+
+    # the way out
+
+    async def pop(self, request: PopRequest) -> Popped: ...
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]: ...
+
+    async def extend(self, lease_id: str, seconds: int) -> int | None:
+        """Until when the lease now lasts (microseconds), for all its partitions; None when nobody holds it."""
+
+    async def transact(
+        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+    ) -> TransactionOutcome:
+        """All of it or nothing. A duplicate push or a refused ack makes it nothing."""
+
+    # groups
+
+    async def groups(self) -> list[GroupLag]: ...
+
+    async def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
+        """Set the group's cursors, on one partition or all; returns how many. Leases on them end."""
+
+    async def delete_group(self, group: str, queue: str | None) -> int:
+        """Forget the group, on one queue or all; returns how many partitions knew it."""
+
+    # dead letters
+
+    async def dead_letters(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
+        """Newest first, and how many there are in all."""
+
+    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
+        """Push them again as new messages at the end of their partitions, and remove them from the dead letters."""
+
+    async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int: ...
+
+    # messages, for browsing
+
+    async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]: ...
+
+    async def message(self, partition_id: str, transaction_id: str) -> Message | None: ...
+
+    # traces
+
+    async def add_trace(self, event: TraceEvent) -> None: ...
+
+    async def traces(self, partition_id: str, transaction_id: str) -> list[TraceEvent]: ...
+
+    async def traces_named(self, name: str, limit: int, offset: int) -> tuple[list[TraceEvent], int]: ...
+
+    async def trace_names(self, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]: ...
+
+    # the store as a whole
+
+    async def flag(self, name: str) -> bool:
+        """A switch that all servers on this store share, such as `maintenance.push`."""
+
+    async def set_flag(self, name: str, is_set: bool) -> None: ...
+
+    async def apply_retention(self) -> int:
+        """Remove what the queues' options no longer keep; returns how many messages."""

@@ -1,0 +1,1 @@
+"""The variants of `forebay.broker.store.Store`."""

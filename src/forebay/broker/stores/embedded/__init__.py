@@ -1,0 +1,36 @@
+"""The embedded store: a commit log per queue for the messages, SQLite for everything that is looked up.
+
+**Who is the authority.** The log is, for messages: a push is accepted when its record is synced. What SQLite knows of
+messages (which record holds which messages of which partition, explicit transaction ids) is derived; after a crash it
+catches up by reading each log from the last seq that was indexed. SQLite is the authority for queues, options, groups,
+cursors, leases, attempts, dead letters, traces and flags.
+
+**One thread does it all.** The coroutines of `EmbeddedStore` hand work to the store's thread. In a *cycle* it takes all
+the work that waits, appends the pushes with one sync per queue, does the rest, and commits one SQLite transaction;
+then everybody is answered. So there are no locks, no lost updates, and the cost of a commit is shared.
+
+**What is durable when**
+
+| what                          | survives a killed process | survives a power cut                                   |
+|-------------------------------|---------------------------|--------------------------------------------------------|
+| a push that was answered      | yes                       | yes: the log was synced                                |
+| a transaction answered        | yes                       | yes: its SQLite commit is synced                       |
+| an ack, a lease, a cursor     | yes                       | all but the last moments: those messages come again    |
+| configure, seek, delete       | yes                       | yes: synced                                            |
+
+**A transaction** writes its messages to the logs with its own id as the records' tag, and then commits the id, its acks
+and the index rows in SQLite: that is the one commit point. A record whose tag SQLite does not know as committed does
+not count, whenever the crash came.
+
+**Layout of the data directory**
+
+    lock                  held by the process that owns the directory; its text names it
+    store.sqlite          queues, index, cursors …
+    queues/<number>/      one commit log each; numbers are never used twice, so a deleted queue cannot come back
+
+**Numbers.** A message's seq is its seq in the log. A transaction that was not committed leaves a gap.
+"""
+
+from forebay.broker.stores.embedded.store import EmbeddedStore
+
+__all__ = ["EmbeddedStore"]

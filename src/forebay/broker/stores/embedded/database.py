@@ -1,0 +1,93 @@
+"""SQLite as the embedded store uses it: one connection, one thread, transactions by hand."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from forebay.errors import Permanent
+
+VERSION = 1
+_CACHE_KIB = 65_536
+
+
+class Database:
+    """Statements are cached by sqlite3 itself; rows are plain tuples."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+        run = self._connection.execute
+        run("PRAGMA journal_mode=WAL")
+        # A commit is handed to the kernel and not synced: it survives the process. Commits that must survive the
+        # power as well are made inside `synced`.
+        run("PRAGMA synchronous=NORMAL")
+        run(f"PRAGMA cache_size=-{_CACHE_KIB}")
+        run("PRAGMA temp_store=MEMORY")
+        run("PRAGMA wal_autocheckpoint=4000")
+        self._migrate(path)
+
+    def _migrate(self, path: Path) -> None:
+        (found,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if found > VERSION:
+            raise Permanent(
+                f"{path}: written by a newer Forebay (format {found}, this one knows {VERSION})",
+                remedy="Open it with the Forebay that wrote it",
+            )
+        schema = files("forebay.broker.sql").joinpath("embedded.sql").read_text()
+        self._connection.executescript(schema)
+        self._connection.execute(f"PRAGMA user_version={VERSION}")
+
+    def one(self, statement: str, values: Sequence[object] = ()) -> Any:
+        """The first row, or None."""
+        return self._connection.execute(statement, values).fetchone()
+
+    def all(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+        return self._connection.execute(statement, values).fetchall()
+
+    def do(self, statement: str, values: Sequence[object] = ()) -> int:
+        """Change something; returns how many rows it changed."""
+        return self._connection.execute(statement, values).rowcount
+
+    def insert(self, statement: str, values: Sequence[object]) -> int:
+        """Insert one row; returns its id."""
+        return int(self._connection.execute(statement, values).lastrowid or 0)
+
+    def many(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
+        self._connection.executemany(statement, rows)
+
+    @contextmanager
+    def transaction(self, *, synced: bool) -> Iterator[None]:
+        """All of it, or nothing when the block raises. `synced`: on the disk when it is done."""
+        if synced:
+            self._connection.execute("PRAGMA synchronous=FULL")
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        finally:
+            if synced:
+                self._connection.execute("PRAGMA synchronous=NORMAL")
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """A part of a transaction that can fail by itself."""
+        self._connection.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK TO part")
+            self._connection.execute("RELEASE part")
+            raise
+        self._connection.execute("RELEASE part")
+
+    def close(self) -> None:
+        self._connection.close()

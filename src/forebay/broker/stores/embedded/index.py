@@ -1,0 +1,140 @@
+"""The index of messages: which record holds which messages of which partition, and the ids that producers gave.
+
+Derived from the logs. `catch_up` makes it whole after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.queues import OpenQueue, Queues
+from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
+from forebay.commitlog.block import NO_TAG
+from forebay.model.message import TRANSACTION_ID_IS_MINTED
+
+
+class Block(NamedTuple):
+    """A partition's share of one record."""
+
+    first_seq: int
+    last_seq: int
+    messages: int
+    before: int
+    record_seq: int
+    position: int
+
+
+class MessageIndex:
+    def __init__(self, database: Database, queues: Queues, cache: RecordCache) -> None:
+        self._database = database
+        self._queues = queues
+        self._cache = cache
+
+    def add(
+        self, queue: OpenQueue, first_seq: int, position: int, partition_ids: Sequence[int], created_us: int
+    ) -> None:
+        """Index one record whose messages belong to these partitions, in order."""
+        shares: dict[int, list[int]] = {}
+        for seq, partition_id in enumerate(partition_ids, first_seq):
+            share = shares.get(partition_id)
+            if share is None:
+                shares[partition_id] = [seq, seq, 1]
+            else:
+                share[1] = seq
+                share[2] += 1
+        self._database.many(
+            "INSERT INTO blocks (partition_id, first_seq, last_seq, count, before, record_seq, position) "
+            "VALUES (?1, ?2, ?3, ?4, (SELECT pushed FROM partitions WHERE id = ?1), ?5, ?6)",
+            [(pid, low, high, count, first_seq, position) for pid, (low, high, count) in shares.items()],
+        )
+        self._database.many(
+            "UPDATE partitions SET last_seq = ?, newest_us = max(newest_us, ?), pushed = pushed + ? WHERE id = ?",
+            [(high, created_us, count, pid) for pid, (_, high, count) in shares.items()],
+        )
+        self.mark_indexed(queue, first_seq + len(partition_ids) - 1)
+        for group in queue.groups.values():
+            if group.ready is not None:
+                for partition_id in shares:
+                    group.ready.add(partition_id)
+
+    def add_ids(self, rows: Sequence[tuple[int, str, int]]) -> None:
+        self._database.many(
+            "INSERT OR IGNORE INTO transaction_ids (partition_id, transaction_id, seq) VALUES (?, ?, ?)", rows
+        )
+
+    def mark_indexed(self, queue: OpenQueue, seq: int) -> None:
+        self._database.do("UPDATE queues SET indexed_seq = ? WHERE id = ?", (seq, queue.queue_id))
+
+    def seq_of_id(self, partition_id: int, transaction_id: str) -> int | None:
+        """The message that has the id, if it is known by it and still kept."""
+        row = self._database.one(
+            "SELECT t.seq FROM transaction_ids t JOIN partitions p ON p.id = t.partition_id "
+            "WHERE t.partition_id = ? AND t.transaction_id = ? AND t.seq > p.floor_seq",
+            (partition_id, transaction_id),
+        )
+        return row[0] if row else None
+
+    def blocks_after(self, partition_id: int, seq: int, limit: int) -> list[Block]:
+        """The partition's records that hold messages behind `seq`, in order."""
+        rows = self._database.all(
+            "SELECT first_seq, last_seq, count, before, record_seq, position FROM blocks "
+            "WHERE partition_id = ?1 AND first_seq >= coalesce((SELECT max(first_seq) FROM blocks "
+            "WHERE partition_id = ?1 AND first_seq <= ?2), 0) ORDER BY first_seq LIMIT ?3",
+            (partition_id, seq + 1, limit + 1),
+        )
+        return [block for row in rows if (block := Block(*row)).last_seq > seq][:limit]
+
+    def record(self, queue: OpenQueue, block: Block) -> StoredRecord:
+        return self._cache.get(queue.queue_id, queue.log, block.record_seq, block.position)
+
+    def count_upto(self, queue: OpenQueue, partition_id: int, name: str, seq: int) -> int:
+        """How many messages the partition ever had up to `seq`."""
+        row = self._database.one(
+            "SELECT first_seq, last_seq, count, before, record_seq, position FROM blocks "
+            "WHERE partition_id = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1",
+            (partition_id, seq),
+        )
+        if row is None:
+            found = self._database.one(
+                "SELECT before FROM blocks WHERE partition_id = ? ORDER BY first_seq LIMIT 1", (partition_id,)
+            )
+            return found[0] if found else 0
+        block = Block(*row)
+        if block.last_seq <= seq:
+            return block.before + block.messages
+        places = self.record(queue, block).places(name, block.first_seq, block.last_seq, block.messages)
+        return block.before + sum(block.record_seq + place <= seq for place in places)
+
+    def catch_up(self) -> int:
+        """Index what the logs hold and the index does not; returns how many messages that were."""
+        return sum(self._catch_up(queue) for queue in self._queues.by_id.values())
+
+    def _catch_up(self, queue: OpenQueue) -> int:
+        row = self._database.one("SELECT indexed_seq FROM queues WHERE id = ?", (queue.queue_id,))
+        start = max(row[0] + 1, queue.log.first_seq)
+        found = 0
+        for record in queue.log.read_records(start):
+            header = record.header
+            stored = StoredRecord(*record.tag_and_batch())
+            if not self.counts(stored.tag):
+                self.mark_indexed(queue, header.next_seq - 1)
+                continue
+            partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
+            self.add(queue, header.first_seq, header.position, partition_ids, header.created_max_us)
+            self.add_ids(
+                [
+                    (partition_id, stored.ids[place], header.first_seq + place)
+                    for place, partition_id in enumerate(partition_ids)
+                    if not stored.flags[place] & TRANSACTION_ID_IS_MINTED
+                ]
+            )
+            found += stored.count
+        return found
+
+    def counts(self, tag: bytes) -> bool:
+        """Whether records with this tag are part of the queue: their transaction was committed, or they had none."""
+        if tag == NO_TAG:
+            return True
+        return self._database.one("SELECT 1 FROM committed_tags WHERE tag = ?", (tag,)) is not None

@@ -1,0 +1,123 @@
+"""Dead letters: messages that used up their attempts, with a copy of their content."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from forebay.broker.delivery import DeadLetter
+from forebay.broker.store import DeadLetterFilter, DeadMessage, Message, PushItem
+from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.queues import OpenQueue, Queues
+from forebay.clock import Clock
+from forebay.model.message import PAYLOAD_IS_BINARY
+
+_COLUMNS = (
+    "d.id, d.queue_id, d.partition_id, p.name, d.group_name, d.seq, d.attempts, d.reason, d.failed_us, "
+    "d.transaction_id, d.trace_id, d.headers, d.payload, d.flags, d.created_us"
+)
+
+
+class DeadLetters:
+    def __init__(self, database: Database, queues: Queues, clock: Clock) -> None:
+        self._database = database
+        self._queues = queues
+        self._clock = clock
+
+    def add(self, queue: OpenQueue, partition_id: int, group: str, letter: DeadLetter, message: Message) -> None:
+        self._database.do(
+            "INSERT INTO dead_letters (queue_id, partition_id, group_name, seq, attempts, reason, failed_us, "
+            "transaction_id, trace_id, headers, payload, flags, created_us) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                queue.queue_id,
+                partition_id,
+                group,
+                letter.seq,
+                letter.attempts,
+                letter.reason,
+                self._clock.now_us(),
+                message.transaction_id,
+                message.trace_id,
+                message.headers,
+                message.payload,
+                PAYLOAD_IS_BINARY * message.is_binary,
+                message.created_us,
+            ),
+        )
+
+    def find(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
+        where, values = self._where(wanted)
+        rows = self._database.all(
+            f"SELECT {_COLUMNS} FROM dead_letters d JOIN partitions p ON p.id = d.partition_id "
+            f"WHERE {where} ORDER BY d.id DESC LIMIT ? OFFSET ?",
+            (*values, limit, offset),
+        )
+        (total,) = self._database.one(
+            f"SELECT count(*) FROM dead_letters d JOIN partitions p ON p.id = d.partition_id WHERE {where}", values
+        )
+        return [self._message(row) for row in rows], total
+
+    def purge(self, wanted: DeadLetterFilter) -> int:
+        where, values = self._where(wanted)
+        return self._database.do(
+            "DELETE FROM dead_letters WHERE id IN (SELECT d.id FROM dead_letters d "
+            f"JOIN partitions p ON p.id = d.partition_id WHERE {where})",
+            values,
+        )
+
+    def as_items(self, wanted: DeadLetterFilter) -> Sequence[PushItem]:
+        """The letters as pushes in their old order, with new ids: their old ones are taken."""
+        letters, _ = self.find(wanted, -1, 0)
+        return [
+            PushItem(
+                queue=message.queue,
+                partition=message.partition,
+                payload=message.payload,
+                transaction_id=str(uuid.uuid4()),
+                is_minted=True,
+                trace_id=message.trace_id,
+                headers=message.headers,
+                is_binary=message.is_binary,
+            )
+            for message in (letter.message for letter in reversed(letters))
+        ]
+
+    def _message(self, row: tuple[Any, ...]) -> DeadMessage:
+        letter_id, queue_id, partition_id, partition, group, seq, attempts, reason, failed_us = row[:9]
+        transaction_id, trace_id, headers, payload, flags, created_us = row[9:]
+        queue = self._queues.by_id[queue_id]
+        message = Message(
+            seq=seq,
+            queue=queue.info.name,
+            partition=partition,
+            partition_id=queue.wire_id(partition_id),
+            transaction_id=transaction_id,
+            trace_id=trace_id,
+            created_us=created_us,
+            payload=payload,
+            headers=headers,
+            is_binary=bool(flags & PAYLOAD_IS_BINARY),
+            attempts=attempts,
+        )
+        return DeadMessage(letter_id, message, group, reason, failed_us)
+
+    def _where(self, wanted: DeadLetterFilter) -> tuple[str, list[object]]:
+        conditions: list[str] = ["1"]
+        values: list[object] = []
+        if wanted.queue is not None:
+            queue = self._queues.by_name.get(wanted.queue)
+            conditions.append("d.queue_id = ?")
+            values.append(queue.queue_id if queue else -1)
+        for column, value in (
+            ("d.group_name = ?", wanted.group),
+            ("p.name = ?", wanted.partition),
+            ("d.transaction_id = ?", wanted.transaction_id),
+            ("d.failed_us >= ?", wanted.from_us),
+            ("d.failed_us <= ?", wanted.to_us),
+        ):
+            if value is not None:
+                conditions.append(column)
+                values.append(value)
+        return " AND ".join(conditions), values

@@ -1,0 +1,214 @@
+"""What is asked about queues and groups rather than of them: figures, browsing, seeking, removing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from forebay.broker.delivery import DeliveryState
+from forebay.broker.store import GroupLag, Message, PartitionStatus, QueueStatus, SeekTarget
+from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.index import MessageIndex
+from forebay.broker.stores.embedded.popping import Partition, Popper, message_of
+from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
+from forebay.broker.stores.embedded.records import StoredRecord
+from forebay.clock import Clock
+
+_SECOND_US = 1_000_000
+_BLOCKS_AT_ONCE = 64
+
+
+class Overview:
+    def __init__(self, database: Database, queues: Queues, index: MessageIndex, popper: Popper, clock: Clock) -> None:
+        self._database = database
+        self._queues = queues
+        self._index = index
+        self._popper = popper
+        self._clock = clock
+
+    # --- queues ---
+
+    def queues(self) -> list[QueueStatus]:
+        return [self._status(queue) for _, queue in sorted(self._queues.by_name.items())]
+
+    def _status(self, queue: OpenQueue) -> QueueStatus:
+        log = queue.log
+        count, pushed, removed, newest_us = self._database.one(
+            "SELECT count(*), coalesce(sum(pushed), 0), coalesce(sum(removed), 0), coalesce(max(newest_us), 0) "
+            "FROM partitions WHERE queue_id = ?",
+            (queue.queue_id,),
+        )
+        (dead,) = self._database.one("SELECT count(*) FROM dead_letters WHERE queue_id = ?", (queue.queue_id,))
+        first = next(self._walk(queue, log.first_seq), None)
+        return QueueStatus(
+            queue=queue.info,
+            partitions=count,
+            first_seq=first.seq if first else log.next_seq,
+            next_seq=log.next_seq,
+            messages=pushed - removed,
+            pushed=pushed,
+            size_bytes=log.state.position + sum(entry.size for entry in log.state.entries),
+            dead_letters=dead,
+            oldest_us=first.created_us if first else 0,
+            newest_us=newest_us if first else 0,
+        )
+
+    def partitions(self, queue: OpenQueue, limit: int, offset: int) -> list[PartitionStatus]:
+        rows = self._database.all(
+            "SELECT name, id, pushed - removed, last_seq, newest_us FROM partitions WHERE queue_id = ? "
+            "ORDER BY name LIMIT ? OFFSET ?",
+            (queue.queue_id, limit, offset),
+        )
+        return [PartitionStatus(name, queue.wire_id(number), *rest) for name, number, *rest in rows]
+
+    def waiting(self, queue: OpenQueue) -> int:
+        """Messages that wait for the group that is furthest behind; all of them where there is no group."""
+        if not queue.groups:
+            row = self._database.one(
+                "SELECT coalesce(sum(pushed - removed), 0) FROM partitions WHERE queue_id = ?", (queue.queue_id,)
+            )
+            return int(row[0])
+        return max(self._lag(queue, group).lag_messages for group in queue.groups.values())
+
+    def delete(self, name: str) -> OpenQueue | None:
+        """Take the queue out of the database; the caller removes its log when that is committed."""
+        queue = self._queues.by_name.get(name)
+        if queue is None:
+            return None
+        mine = "IN (SELECT id FROM partitions WHERE queue_id = ?)"
+        for statement in (
+            f"DELETE FROM trace_names WHERE trace_id IN (SELECT id FROM traces WHERE partition_id {mine})",
+            f"DELETE FROM traces WHERE partition_id {mine}",
+            f"DELETE FROM blocks WHERE partition_id {mine}",
+            f"DELETE FROM transaction_ids WHERE partition_id {mine}",
+            f"DELETE FROM states WHERE partition_id {mine}",
+            "DELETE FROM dead_letters WHERE queue_id = ?",
+            "DELETE FROM groups WHERE queue_id = ?",
+            "DELETE FROM partitions WHERE queue_id = ?",
+            "DELETE FROM queues WHERE id = ?",
+        ):
+            self._database.do(statement, (queue.queue_id,))
+        return self._queues.forget(name)
+
+    # --- messages ---
+
+    def read(self, queue: OpenQueue, from_seq: int, limit: int, partition: str | None) -> list[Message]:
+        if partition is None:
+            found = self._walk(queue, from_seq)
+        elif partition in queue.partitions:
+            found = self._walk_partition(queue, self._popper.partition(queue.partitions[partition]), from_seq)
+        else:
+            return []
+        return [message for message, _ in zip(found, range(limit), strict=False)]
+
+    def _walk(self, queue: OpenQueue, from_seq: int) -> Iterator[Message]:
+        """Every message that counts, in the order of the log."""
+        floors = dict(self._database.all("SELECT id, floor_seq FROM partitions WHERE queue_id = ?", (queue.queue_id,)))
+        for record in queue.log.read_records(max(from_seq, queue.log.first_seq)):
+            tag, batch = record.tag_and_batch()
+            if not self._index.counts(tag):
+                continue
+            stored = StoredRecord(tag, batch)
+            for place, name in enumerate(stored.partitions):
+                number = queue.partitions[name]
+                if stored.first_seq + place > max(from_seq - 1, floors[number]):
+                    yield message_of(queue, number, stored, place)
+
+    def _walk_partition(self, queue: OpenQueue, partition: Partition, from_seq: int) -> Iterator[Message]:
+        seq = max(from_seq - 1, partition.floor_seq)
+        while blocks := self._index.blocks_after(partition.partition_id, seq, _BLOCKS_AT_ONCE):
+            for block in blocks:
+                record = self._index.record(queue, block)
+                for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
+                    if record.first_seq + place > seq:
+                        yield message_of(queue, partition.partition_id, record, place)
+                seq = block.last_seq
+
+    def message(self, wire_id: str, transaction_id: str) -> Message | None:
+        found = self._queues.of_wire_id(wire_id)
+        if found is None or found[1] not in found[0].partitions.values():
+            return None
+        queue, number = found
+        partition = self._popper.partition(number)
+        seq = self._index.seq_of_id(number, transaction_id)
+        if seq is not None:
+            return next(self._walk_partition(queue, partition, seq), None)
+        # A minted id is in no index: whoever asks for one by hand waits for the partition to be read.
+        walk = self._walk_partition(queue, partition, 1)
+        return next((message for message in walk if message.transaction_id == transaction_id), None)
+
+    # --- groups ---
+
+    def groups(self) -> list[GroupLag]:
+        return [
+            self._lag(queue, group)
+            for _, queue in sorted(self._queues.by_name.items())
+            for _, group in sorted(queue.groups.items())
+        ]
+
+    def _lag(self, queue: OpenQueue, group: Group) -> GroupLag:
+        now_us = self._clock.now_us()
+        mode, from_us, created_us, active_us = self._database.one(
+            "SELECT mode, from_us, created_us, last_active_us FROM groups WHERE id = ?", (group.group_id,)
+        )
+        behind, lag, leased, oldest_us = 0, 0, 0, now_us
+        for number in queue.partitions.values():
+            partition = self._popper.partition(number)
+            state = self._popper.state(group, partition)
+            if state.is_leased_at(now_us):
+                leased += sum(pending.is_leased for pending in state.pending)
+            left = self._left(queue, partition, state)
+            if left:
+                behind, lag = behind + 1, lag + left
+                oldest_us = min(oldest_us, self._oldest(queue, partition, state))
+        return GroupLag(
+            group=group.name,
+            queue=queue.info.name,
+            subscription_mode=mode,
+            subscription_from_us=from_us,
+            created_us=created_us,
+            partitions=len(queue.partitions),
+            partitions_with_lag=behind,
+            lag_messages=lag,
+            lag_seconds=(now_us - oldest_us) / _SECOND_US,
+            leased=leased,
+            last_active_us=max(active_us, group.last_active_us),
+        )
+
+    def _left(self, queue: OpenQueue, partition: Partition, state: DeliveryState) -> int:
+        seq = max(state.cursor_seq, partition.floor_seq)
+        if seq >= partition.last_seq:
+            return 0
+        upto = self._index.count_upto(queue, partition.partition_id, partition.name, seq)
+        done = sum(pending.is_finished for pending in state.pending)
+        return partition.pushed - upto - done
+
+    def _oldest(self, queue: OpenQueue, partition: Partition, state: DeliveryState) -> int:
+        done = {pending.seq for pending in state.pending if pending.is_finished}
+        walk = self._walk_partition(queue, partition, max(state.cursor_seq, partition.floor_seq) + 1)
+        return next((message.created_us for message in walk if message.seq not in done), self._clock.now_us())
+
+    def seek(self, name: str, queue: OpenQueue, partition: str | None, target: SeekTarget) -> int:
+        group = queue.groups.get(name) or self._popper.add_group(queue, name, "all", 0, 0)
+        chosen = [number for found, number in queue.partitions.items() if partition in (None, found)]
+        for number in chosen:
+            place = self._popper.partition(number)
+            cursor = queue.log.next_seq - 1
+            if target.seq is not None:
+                cursor = max(target.seq - 1, 0)
+            elif target.time_us is not None:
+                walk = self._walk_partition(queue, place, 1)
+                later = (message.seq for message in walk if message.created_us >= target.time_us)
+                cursor = next(later, queue.log.next_seq) - 1
+            self._popper.save(group, number, DeliveryState(cursor))
+        group.ready = None
+        return len(chosen)
+
+    def delete_group(self, name: str, queue: str | None) -> int:
+        known = 0
+        for found in self._queues.by_id.values():
+            group = found.groups.get(name) if queue in (None, found.info.name) else None
+            if group is not None:
+                known += self._database.do("DELETE FROM states WHERE group_id = ?", (group.group_id,))
+                self._database.do("DELETE FROM groups WHERE id = ?", (group.group_id,))
+                del found.groups[name]
+        return known

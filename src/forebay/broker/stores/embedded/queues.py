@@ -1,0 +1,145 @@
+"""What the store's thread keeps in memory of queues: names, options, logs, partitions by name, ready lists.
+
+All of it can be made again from the database and the logs, and is, when a cycle failed half-way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.ready import ReadyList
+from forebay.clock import Clock
+from forebay.commitlog import CommitLog, LogOptions
+from forebay.errors import UnknownQueue
+from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of
+
+_encode_options = msgspec.json.Encoder().encode
+_decode_options = msgspec.json.Decoder(QueueOptions).decode
+
+
+@dataclass(slots=True)
+class Group:
+    group_id: int
+    name: str
+    start_seq: int
+    last_active_us: int = 0
+    """When it last popped; written down when the store closes."""
+    ready: ReadyList | None = None
+
+
+@dataclass(slots=True)
+class OpenQueue:
+    queue_id: int
+    info: Queue
+    log: CommitLog
+    partitions: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+
+    def wire_id(self, partition_id: int) -> str:
+        """A partition's id as clients see it: it names its queue too, and is never used again."""
+        return f"{self.queue_id}-{partition_id}"
+
+
+class Queues:
+    def __init__(self, database: Database, directory: Path, options: LogOptions, clock: Clock) -> None:
+        self._database = database
+        self._directory = directory
+        self._options = options
+        self._clock = clock
+        self.by_name: dict[str, OpenQueue] = {}
+        self.by_id: dict[int, OpenQueue] = {}
+
+    def load(self) -> None:
+        """Open every queue that the database knows."""
+        for row in self._database.all("SELECT id, name, namespace, task, options, created_us FROM queues ORDER BY id"):
+            self._open(*row)
+
+    def _open(self, queue_id: int, name: str, namespace: str, task: str, options: bytes, created_us: int) -> OpenQueue:
+        info = Queue(name, namespace, task, _decode_options(options), created_us)
+        known = self.by_id.get(queue_id)
+        log = known.log if known else CommitLog.open(self._log_path(queue_id), self._options, clock=self._clock)
+        queue = OpenQueue(queue_id, info, log)
+        rows = self._database.all("SELECT name, id FROM partitions WHERE queue_id = ?", (queue_id,))
+        queue.partitions = dict(rows)
+        for group_id, group, start_seq in self._database.all(
+            "SELECT id, name, start_seq FROM groups WHERE queue_id = ?", (queue_id,)
+        ):
+            queue.groups[group] = Group(group_id, group, start_seq)
+        self.by_name[name] = self.by_id[queue_id] = queue
+        return queue
+
+    def _log_path(self, queue_id: int) -> Path:
+        return self._directory / "queues" / str(queue_id)
+
+    def reload(self) -> None:
+        """After a cycle that was rolled back: believe the database, not memory. Logs stay open."""
+        logs = {queue.queue_id: queue.log for queue in self.by_id.values()}
+        self.by_name = {}
+        before, self.by_id = self.by_id, dict(self.by_id)
+        self.load()
+        known = {row[0] for row in self._database.all("SELECT id FROM queues")}
+        for queue_id in set(before) - known:
+            logs[queue_id].close()
+            del self.by_id[queue_id]
+
+    def existing(self, name: str) -> OpenQueue:
+        queue = self.by_name.get(name)
+        if queue is None:
+            raise UnknownQueue(name)
+        return queue
+
+    def made(self, name: str, namespace: str, task: str) -> OpenQueue:
+        """The queue, made if there is none."""
+        found = self.by_name.get(name)
+        if found is not None:
+            return found
+        own_namespace, own_task = namespace_and_task_of(name)
+        values = (
+            name,
+            namespace or own_namespace,
+            task or own_task,
+            _encode_options(QueueOptions()),
+            self._clock.now_us(),
+        )
+        statement = "INSERT INTO queues (name, namespace, task, options, created_us) VALUES (?, ?, ?, ?, ?)"
+        return self._open(self._database.insert(statement, values), *values)
+
+    def configure(self, name: str, options: QueueOptions, namespace: str, task: str) -> Queue:
+        queue = self.made(name, namespace, task)
+        info = queue.info
+        queue.info = Queue(name, namespace or info.namespace, task or info.task, options, info.created_us)
+        self._database.do(
+            "UPDATE queues SET options = ?, namespace = ?, task = ? WHERE id = ?",
+            (_encode_options(options), queue.info.namespace, queue.info.task, queue.queue_id),
+        )
+        for group in queue.groups.values():
+            group.ready = None  # delays and windows may have changed
+        return queue.info
+
+    def partition_id(self, queue: OpenQueue, name: str) -> int:
+        found = queue.partitions.get(name)
+        if found is None:
+            statement = "INSERT INTO partitions (queue_id, name) VALUES (?, ?)"
+            found = queue.partitions[name] = self._database.insert(statement, (queue.queue_id, name))
+        return found
+
+    def of_wire_id(self, wire_id: str) -> tuple[OpenQueue, int] | None:
+        """Queue and partition of an id that a client sent; None for anything that is none of ours."""
+        queue_id, _, partition_id = wire_id.partition("-")
+        if not (queue_id.isascii() and queue_id.isdigit() and partition_id.isascii() and partition_id.isdigit()):
+            return None
+        queue = self.by_id.get(int(queue_id[:18]))
+        return (queue, int(partition_id[:18])) if queue else None
+
+    def forget(self, name: str) -> OpenQueue:
+        queue = self.by_name.pop(name)
+        del self.by_id[queue.queue_id]
+        return queue
+
+    def close(self) -> None:
+        for queue in self.by_id.values():
+            queue.log.close()

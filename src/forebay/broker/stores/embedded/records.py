@@ -1,0 +1,75 @@
+"""Records of a queue's log as the store uses them: decoded once, kept while they are in demand."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from forebay.commitlog import CommitLog
+
+_CACHE_BYTES = 64 << 20
+_MESSAGE_OVERHEAD_BYTES = 400
+"""What a message costs in memory beside its payload, roughly: five Python objects."""
+
+
+class StoredRecord:
+    """The messages of one record, by their place in it."""
+
+    __slots__ = ("_offsets", "_payloads", "count", "created_us", "first_seq", "flags", "headers", "ids", "partitions",
+                 "size", "tag", "traces")  # fmt: skip
+
+    def __init__(self, tag: bytes, batch: pa.RecordBatch) -> None:
+        columns = batch.columns
+        self.tag = tag
+        self.count = batch.num_rows
+        self.first_seq: int = columns[0][0].as_py()
+        self.created_us: list[int] = columns[1].cast(pa.int64()).to_pylist()
+        self.flags: list[int] = columns[2].to_pylist()
+        self.partitions: list[str] = columns[3].to_pylist()
+        self.ids: list[str] = columns[4].to_pylist()
+        self.traces: list[str] = columns[5].to_pylist()
+        self.headers: list[str] = columns[6].to_pylist()
+        _, offsets, values = columns[7].buffers()
+        self._offsets = memoryview(offsets).cast("i")
+        self._payloads = memoryview(values)
+        self.size = len(self._payloads) + _MESSAGE_OVERHEAD_BYTES * self.count
+
+    def payload(self, place: int) -> bytes:
+        return bytes(self._payloads[self._offsets[place] : self._offsets[place + 1]])
+
+    def places(self, partition: str, first_seq: int, last_seq: int, count: int) -> Iterator[int]:
+        """Where the partition's messages between those seqs stand; `count` of them, as the index says."""
+        start, stop = first_seq - self.first_seq, last_seq - self.first_seq + 1
+        if count == stop - start:
+            return iter(range(start, stop))
+        return (place for place in range(start, stop) if self.partitions[place] == partition)
+
+
+class RecordCache:
+    """The records used last, of all queues together, up to a number of bytes."""
+
+    def __init__(self, limit_bytes: int = _CACHE_BYTES) -> None:
+        self._records: OrderedDict[tuple[int, int], StoredRecord] = OrderedDict()
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
+
+    def get(self, queue_id: int, log: CommitLog, record_seq: int, position: int) -> StoredRecord:
+        key = queue_id, record_seq
+        found = self._records.get(key)
+        if found is not None:
+            self._records.move_to_end(key)
+            return found
+        record = StoredRecord(*log.read_record(record_seq, position).tag_and_batch())
+        self._records[key] = record
+        self._bytes += record.size
+        while self._bytes > self._limit_bytes and len(self._records) > 1:
+            _, oldest = self._records.popitem(last=False)
+            self._bytes -= oldest.size
+        return record
+
+    def forget(self, queue_ids: Sequence[int] | None = None) -> None:
+        """Drop the records of deleted queues, or everything."""
+        for key in [key for key in self._records if queue_ids is None or key[0] in queue_ids]:
+            self._bytes -= self._records.pop(key).size

@@ -1,0 +1,81 @@
+"""Removing what the queues' options no longer keep.
+
+A partition's *floor* is the last seq that is gone from it: nothing up to it is delivered, read or counted any more.
+Disk space comes back when a whole segment of the log is below all floors.
+"""
+
+from __future__ import annotations
+
+from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.index import MessageIndex
+from forebay.broker.stores.embedded.popping import Partition, Popper
+from forebay.broker.stores.embedded.queues import OpenQueue, Queues
+from forebay.clock import Clock
+
+_SECOND_US = 1_000_000
+
+
+class Retention:
+    def __init__(self, database: Database, queues: Queues, index: MessageIndex, popper: Popper, clock: Clock) -> None:
+        self._database = database
+        self._queues = queues
+        self._index = index
+        self._popper = popper
+        self._clock = clock
+
+    def apply(self) -> int:
+        return sum(self._apply(queue) for queue in list(self._queues.by_id.values()))
+
+    def _apply(self, queue: OpenQueue) -> int:
+        options, now_us = queue.info.options, self._clock.now_us()
+        if not options.retention_enabled or not (options.retention_seconds or options.completed_retention_seconds):
+            return 0
+        removed = 0
+        for number in queue.partitions.values():
+            partition = self._popper.partition(number)
+            floor = partition.floor_seq
+            if options.retention_seconds:
+                cutoff_us = now_us - options.retention_seconds * _SECOND_US
+                floor = max(floor, self._last_before(queue, partition, cutoff_us, partition.last_seq))
+            if options.completed_retention_seconds and queue.groups:
+                done = min(self._popper.state(group, partition).cursor_seq for group in queue.groups.values())
+                cutoff_us = now_us - options.completed_retention_seconds * _SECOND_US
+                floor = max(floor, self._last_before(queue, partition, cutoff_us, done))
+            if floor > partition.floor_seq:
+                removed += self._raise_floor(queue, partition, floor)
+        if removed:
+            self._free(queue)
+        return removed
+
+    def _last_before(self, queue: OpenQueue, partition: Partition, cutoff_us: int, upto_seq: int) -> int:
+        """The last message of the front that is older than the cutoff, not beyond `upto_seq`."""
+        last = seq = partition.floor_seq
+        while blocks := self._index.blocks_after(partition.partition_id, seq, 64):
+            for block in blocks:
+                record = self._index.record(queue, block)
+                for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
+                    found = record.first_seq + place
+                    if found <= last:
+                        continue
+                    if found > upto_seq or record.created_us[place] >= cutoff_us:
+                        return last
+                    last = found
+                seq = block.last_seq
+        return last
+
+    def _raise_floor(self, queue: OpenQueue, partition: Partition, floor: int) -> int:
+        number = partition.partition_id
+        gone = self._index.count_upto(queue, number, partition.name, floor)
+        (before,) = self._database.one("SELECT removed FROM partitions WHERE id = ?", (number,))
+        self._database.do("UPDATE partitions SET floor_seq = ?, removed = ? WHERE id = ?", (floor, gone, number))
+        self._database.do("DELETE FROM blocks WHERE partition_id = ? AND last_seq <= ?", (number, floor))
+        self._database.do("DELETE FROM transaction_ids WHERE partition_id = ? AND seq <= ?", (number, floor))
+        return int(gone - before)
+
+    def _free(self, queue: OpenQueue) -> None:
+        """Give back segments that hold nothing any partition keeps."""
+        row = self._database.one(
+            "SELECT min(b.record_seq) FROM blocks b JOIN partitions p ON p.id = b.partition_id WHERE p.queue_id = ?",
+            (queue.queue_id,),
+        )
+        queue.log.truncate_before(row[0] if row and row[0] is not None else queue.log.next_seq)

@@ -1,0 +1,362 @@
+"""`EmbeddedStore`: the coroutines that the broker calls, and the thread that does their work in cycles."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import sqlite3
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from forebay.broker.store import (
+    Acknowledged,
+    Acknowledgement,
+    DeadLetterFilter,
+    DeadMessage,
+    GroupLag,
+    Message,
+    PartitionStatus,
+    Popped,
+    PopRequest,
+    Pushed,
+    PushItem,
+    QueueStatus,
+    SeekTarget,
+    TraceEvent,
+    TransactionOutcome,
+    Waker,
+)
+from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.index import MessageIndex
+from forebay.broker.stores.embedded.letters import DeadLetters
+from forebay.broker.stores.embedded.overview import Overview
+from forebay.broker.stores.embedded.popping import Popper
+from forebay.broker.stores.embedded.pushing import DuplicateInTransaction, Pusher, Request
+from forebay.broker.stores.embedded.queues import OpenQueue, Queues
+from forebay.broker.stores.embedded.records import RecordCache
+from forebay.broker.stores.embedded.retention import Retention
+from forebay.broker.stores.embedded.traces import Traces
+from forebay.clock import Clock, SystemClock
+from forebay.commitlog import LogOptions
+from forebay.commitlog.filesystem import Lock, RealFilesystem
+from forebay.commitlog.log import not_accessible, take_lock
+from forebay.errors import ForebayError, StoreUnavailable
+from forebay.model.queue import Queue, QueueOptions
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class _Aborted(Exception):
+    """A transaction that is to leave nothing behind; the message is its error."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """Something for the store's thread to do, and who waits for it."""
+
+    call: Callable[[], Any] | Request
+    future: asyncio.Future[Any]
+    synced: bool = False
+    result: Any = None
+    error: BaseException | None = None
+
+
+class EmbeddedStore:
+    def __init__(self, directory: Path | str, options: LogOptions | None = None, *, clock: Clock | None = None) -> None:
+        self._directory = Path(directory)
+        self._options = options or LogOptions()
+        self._clock = clock or SystemClock()
+        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._wake: Waker = lambda queue, count: None
+        self._stored: Counter[str] = Counter()
+        self._to_remove: list[OpenQueue] = []
+        self._is_index_behind = False
+        self.recovered_messages = 0
+
+    async def open(self, on_available: Waker) -> None:
+        self._wake = on_available
+        await asyncio.to_thread(self._open)
+        self._thread = threading.Thread(target=self._run, name="forebay-store", daemon=True)
+        self._thread.start()
+
+    def _open(self) -> None:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._lock: Lock = take_lock(RealFilesystem(), self._directory)
+            (self._directory / "queues").mkdir(exist_ok=True)
+            self._database = Database(self._directory / "store.sqlite")
+        except OSError as error:
+            raise not_accessible(self._directory, error) from error
+        self._queues = Queues(self._database, self._directory, self._options, self._clock)
+        self._cache = RecordCache()
+        self._index = MessageIndex(self._database, self._queues, self._cache)
+        self._letters = DeadLetters(self._database, self._queues, self._clock)
+        self._popper = Popper(self._database, self._queues, self._index, self._letters, self._clock)
+        shared = (self._database, self._queues, self._index, self._popper, self._clock)
+        self._overview = Overview(*shared)
+        self._retention = Retention(*shared)
+        self._pusher = Pusher(self._queues, self._index, self._clock, self._overview.waiting)
+        self._traces = Traces(self._database, self._queues)
+        self._queues.load()
+        with self._database.transaction(synced=False):
+            self.recovered_messages = self._index.catch_up()
+
+    async def close(self) -> None:
+        if self._thread is None:
+            return
+        self._work.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._thread = None
+
+    def _close(self) -> None:
+        with self._database.transaction(synced=True):
+            for queue in self._queues.by_id.values():
+                self._database.many(
+                    "UPDATE groups SET last_active_us = max(last_active_us, ?) WHERE id = ?",
+                    [(group.last_active_us, group.group_id) for group in queue.groups.values()],
+                )
+        self._queues.close()
+        self._database.close()
+        self._lock.release()
+
+    # --- the store's thread ---
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            batch = [self._work.get()]
+            while not self._work.empty():
+                batch.append(self._work.get())
+            if None in batch:
+                is_open = False
+            work = [item for item in batch if item is not None]
+            if work:
+                self._cycle(work)
+        self._close()
+
+    def _cycle(self, work: Sequence[_Work]) -> None:
+        """Do all of it in one transaction, and answer when that is committed."""
+        self._stored = Counter()
+        self._to_remove = []
+        try:
+            with self._database.transaction(synced=any(item.synced for item in work)):
+                if self._is_index_behind:
+                    self._index.catch_up()
+                    self._is_index_behind = False
+                pushes = [item.call for item in work if isinstance(item.call, Request)]
+                self._stored += self._pusher.push(pushes)
+                for item in work:
+                    self._do(item)
+        except BaseException as error:
+            logger.exception("a cycle of the store failed", extra={"action": "store_cycle_failed"})
+            failure = _as_refusal(error)
+            for item in work:
+                item.error = failure
+            # What was appended stays in the logs, so it is part of the queues, although nobody was told so.
+            self._is_index_behind = True
+            self._queues.reload()
+            self._cache.forget()
+        else:
+            self._remove_logs()
+            for queue, count in self._stored.items():
+                if count:
+                    self._wake(queue, count)
+        _answer(work)
+
+    def _do(self, item: _Work) -> None:
+        if isinstance(item.call, Request):
+            item.result, item.error = item.call.answers, item.call.error
+            return
+        try:
+            item.result = item.call()
+        except ForebayError as error:
+            item.error = error
+
+    def _remove_logs(self) -> None:
+        """Only now that their queues are gone from the database for good."""
+        for queue in self._to_remove:
+            queue.log.close()
+            shutil.rmtree(queue.log.base, ignore_errors=True)
+            self._cache.forget([queue.queue_id])
+
+    async def _call(self, call: Callable[[], T], *, synced: bool = False) -> T:
+        return await self._submit(call, synced=synced)  # type: ignore[no-any-return]
+
+    def _submit(self, call: Callable[[], Any] | Request, *, synced: bool = False) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._thread is None:
+            raise StoreUnavailable(f"{self._directory}: the store is closed")
+        self._work.put(_Work(call, future, synced))
+        return future
+
+    # --- the protocol ---
+
+    async def is_healthy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    async def configure(self, queue: str, options: QueueOptions, namespace: str, task: str) -> Queue:
+        return await self._call(lambda: self._queues.configure(queue, options, namespace, task), synced=True)
+
+    async def queue(self, name: str) -> Queue | None:
+        found = self._queues.by_name.get(name)
+        return found.info if found else None
+
+    async def queues(self) -> list[QueueStatus]:
+        return await self._call(self._overview.queues)
+
+    async def partitions(self, queue: str, limit: int, offset: int) -> list[PartitionStatus]:
+        return await self._call(lambda: self._overview.partitions(self._queues.existing(queue), limit, offset))
+
+    async def delete_queue(self, name: str) -> bool:
+        def delete() -> bool:
+            queue = self._overview.delete(name)
+            if queue is not None:
+                self._to_remove.append(queue)
+            return queue is not None
+
+        return await self._call(delete, synced=True)
+
+    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+        if not items:
+            return []
+        if all(item.queue == items[0].queue for item in items):
+            return await self._submit(Request(items))  # type: ignore[no-any-return]
+        outcome = await self._call(lambda: self._transact(items, (), duplicates_abort=False), synced=True)
+        return outcome.pushed
+
+    async def pop(self, request: PopRequest) -> Popped:
+        return await self._call(lambda: self._popper.pop(request))
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
+        return await self._call(lambda: self._popper.acknowledge(acknowledgements))
+
+    async def extend(self, lease_id: str, seconds: int) -> int | None:
+        return await self._call(lambda: self._popper.extend(lease_id, seconds))
+
+    async def transact(
+        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+    ) -> TransactionOutcome:
+        return await self._call(lambda: self._transact(pushes, acknowledgements, duplicates_abort=True), synced=True)
+
+    def _transact(
+        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement], *, duplicates_abort: bool
+    ) -> TransactionOutcome:
+        tag = uuid.uuid4().bytes
+        try:
+            with self._database.savepoint():
+                acknowledged = self._popper.acknowledge(acknowledgements)
+                _check_accepted(acknowledged)
+                self._database.do("INSERT INTO committed_tags (tag) VALUES (?)", (tag,))
+                if duplicates_abort:
+                    self._pusher.refuse_duplicates(pushes)
+                pushed = self._pusher.push_tagged(pushes, tag)
+        except (_Aborted, DuplicateInTransaction, ForebayError) as error:
+            # Memory may be ahead of the database now: ready lists moved on, partitions were named.
+            self._queues.reload()
+            if isinstance(error, ForebayError):
+                raise
+            return TransactionOutcome([], [], str(error))
+        fresh = Counter(i.queue for i, p in zip(pushes, pushed, strict=True) if p.status == "queued")
+        self._stored += fresh
+        return TransactionOutcome(pushed, acknowledged)
+
+    async def groups(self) -> list[GroupLag]:
+        return await self._call(self._overview.groups)
+
+    async def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
+        return await self._call(
+            lambda: self._overview.seek(group, self._queues.existing(queue), partition, target), synced=True
+        )
+
+    async def delete_group(self, group: str, queue: str | None) -> int:
+        return await self._call(lambda: self._overview.delete_group(group, queue), synced=True)
+
+    async def dead_letters(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
+        return await self._call(lambda: self._letters.find(wanted, limit, offset))
+
+    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
+        def replay() -> int:
+            items = self._letters.as_items(wanted)
+            if items:
+                self._transact(items, (), duplicates_abort=False)
+            return self._letters.purge(wanted)
+
+        return await self._call(replay, synced=True)
+
+    async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
+        return await self._call(lambda: self._letters.purge(wanted), synced=True)
+
+    async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]:
+        return await self._call(lambda: self._overview.read(self._queues.existing(queue), from_seq, limit, partition))
+
+    async def message(self, partition_id: str, transaction_id: str) -> Message | None:
+        return await self._call(lambda: self._overview.message(partition_id, transaction_id))
+
+    async def add_trace(self, event: TraceEvent) -> None:
+        await self._call(lambda: self._traces.add(event))
+
+    async def traces(self, partition_id: str, transaction_id: str) -> list[TraceEvent]:
+        return await self._call(lambda: self._traces.of_message(partition_id, transaction_id))
+
+    async def traces_named(self, name: str, limit: int, offset: int) -> tuple[list[TraceEvent], int]:
+        return await self._call(lambda: self._traces.named(name, limit, offset))
+
+    async def trace_names(self, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
+        return await self._call(lambda: self._traces.names(limit, offset))
+
+    async def flag(self, name: str) -> bool:
+        def find() -> bool:
+            row = self._database.one("SELECT is_set FROM flags WHERE name = ?", (name,))
+            return bool(row and row[0])
+
+        return await self._call(find)
+
+    async def set_flag(self, name: str, is_set: bool) -> None:
+        statement = "INSERT OR REPLACE INTO flags (name, is_set) VALUES (?, ?)"
+        await self._call(lambda: self._database.do(statement, (name, is_set)), synced=True)
+
+    async def apply_retention(self) -> int:
+        return await self._call(self._retention.apply)
+
+
+def _check_accepted(acknowledged: Sequence[Acknowledged]) -> None:
+    for found in acknowledged:
+        if not found.answered.is_accepted:
+            raise _Aborted(found.answered.error)
+
+
+def _as_refusal(error: BaseException) -> BaseException:
+    if isinstance(error, sqlite3.OperationalError | OSError):
+        return StoreUnavailable(f"the store cannot write: {error}")
+    return error
+
+
+def _answer(work: Sequence[_Work]) -> None:
+    """Resolve the futures of each event loop with one call."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
+    for item in work:
+        loops.setdefault(item.future.get_loop(), []).append(item)
+    for loop, items in loops.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, items)
+        except RuntimeError:
+            logger.debug("nobody waits any more: the event loop is closed")
+
+
+def _resolve(items: Sequence[_Work]) -> None:
+    for item in items:
+        if item.future.done():
+            continue
+        if item.error is not None:
+            item.future.set_exception(item.error)
+        else:
+            item.future.set_result(item.result)

@@ -1,0 +1,213 @@
+"""Who gets which message: the rules one by one, and a model of random consumers that never breaks them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebay.broker.delivery import (
+    COMPLETED,
+    DEAD,
+    FAILED,
+    LEASE_INVALID,
+    NOT_IN_LEASE,
+    RETRY,
+    Answer,
+    Candidate,
+    Claim,
+    DeliveryState,
+    acknowledge,
+    claim,
+    decode_state,
+    encode_state,
+    extended,
+    is_due,
+    without_gone,
+)
+from forebay.model.queue import OptionsRefused, QueueOptions, options_from_wire, options_to_wire
+
+OPTIONS = QueueOptions(lease_seconds=10, retry_limit=1, retry_delay_ms=2000)
+NOW = 1_700_000_000_000_000
+SECOND = 1_000_000
+
+
+def fresh(*seqs: int, created_us: int = NOW) -> list[Candidate]:
+    return [Candidate(seq, f"t{seq}", created_us) for seq in seqs]
+
+
+def taken(state: DeliveryState, *seqs: int, now_us: int = NOW, options: QueueOptions = OPTIONS) -> Claim:
+    found = claim(state, fresh(*seqs), options, now_us=now_us, batch=10, lease_id="lease", auto_ack=False)
+    assert found is not None
+    return found
+
+
+def answers(status: str, *seqs: int) -> list[Answer]:
+    return [Answer(f"t{seq}", status, "broken" if status in (FAILED, DEAD) else "") for seq in seqs]
+
+
+def test_a_partition_is_leased_to_one_consumer_at_a_time() -> None:
+    first = taken(DeliveryState(0), 1, 2)
+    assert first.delivered == ((1, 1), (2, 1))
+    again = claim(first.state, fresh(3), OPTIONS, now_us=NOW, batch=1, lease_id="other", auto_ack=False)
+    assert again is None
+
+
+def test_the_cursor_moves_over_finished_messages_only() -> None:
+    state = taken(DeliveryState(0), 1, 2, 3).state
+    _, _, state = acknowledge(state, "lease", answers(COMPLETED, 3, 2), OPTIONS, now_us=NOW)
+    assert state.cursor_seq == 0
+    judged, _, state = acknowledge(state, "lease", answers(COMPLETED, 1), OPTIONS, now_us=NOW)
+    assert (state.cursor_seq, state.pending, state.lease_id) == (3, (), "")
+    assert judged[0].is_released
+
+
+def test_what_is_finished_in_a_broken_batch_is_not_delivered_again() -> None:
+    state = taken(DeliveryState(0), 1, 2, 3).state
+    _, _, state = acknowledge(state, "lease", answers(COMPLETED, 2), OPTIONS, now_us=NOW)
+    later = NOW + 11 * SECOND
+    assert taken(state, 4, now_us=later).delivered == ((1, 2), (3, 2), (4, 1))
+
+
+def test_attempts_count_when_leased_so_that_crashes_count() -> None:
+    state = taken(DeliveryState(0), 1).state
+    second = taken(state, 2, now_us=NOW + 11 * SECOND)
+    assert second.delivered == ((1, 2), (2, 1))
+    third = taken(second.state, 3, now_us=NOW + 22 * SECOND)
+    assert third.delivered == ((2, 2), (3, 1))
+    assert [(letter.seq, letter.attempts, letter.reason) for letter in third.dead] == [
+        (1, 2, "not answered in 2 attempts")
+    ]
+
+
+@pytest.mark.parametrize("status", [FAILED, RETRY])
+def test_a_failed_message_comes_back_after_its_delay_and_holds_up_what_is_behind_it(status: str) -> None:
+    state = taken(DeliveryState(0), 1, 2).state
+    _, dead, state = acknowledge(state, "lease", answers(status, 1), OPTIONS, now_us=NOW)
+    _, _, state = acknowledge(state, "lease", answers(COMPLETED, 2), OPTIONS, now_us=NOW)
+    assert not dead
+    assert claim(state, fresh(3), OPTIONS, now_us=NOW + SECOND, batch=9, lease_id="x", auto_ack=False) is None
+    assert taken(state, 3, now_us=NOW + 2 * SECOND).delivered == ((1, 2), (3, 1))
+
+
+def test_the_last_failure_makes_a_dead_letter_with_its_reason_and_the_partition_goes_on() -> None:
+    state = taken(DeliveryState(0), 1, 2).state
+    _, _, state = acknowledge(state, "lease", answers(FAILED, 1, 2), OPTIONS, now_us=NOW)
+    state = taken(state, now_us=NOW + 3 * SECOND).state
+    judged, dead, state = acknowledge(state, "lease", answers(FAILED, 1), OPTIONS, now_us=NOW + 3 * SECOND)
+    assert judged[0].is_dead
+    assert [(letter.seq, letter.reason, letter.is_dropped) for letter in dead] == [(1, "broken", False)]
+    assert state.cursor_seq == 1
+
+
+def test_without_dead_letters_a_message_that_used_up_its_attempts_is_dropped() -> None:
+    options = QueueOptions(retry_limit=0, dlq_after_max_retries=False)
+    state = taken(DeliveryState(0), 1, options=options).state
+    _, dead, _ = acknowledge(state, "lease", answers(FAILED, 1), options, now_us=NOW)
+    assert dead[0].is_dropped
+    _, dead, _ = acknowledge(state, "lease", answers(DEAD, 1), options, now_us=NOW)
+    assert not dead[0].is_dropped, "who says dlq means it"
+
+
+@pytest.mark.parametrize("lease_id", ["", "other"])
+def test_a_foreign_lease_changes_nothing(lease_id: str) -> None:
+    state = taken(DeliveryState(0), 1).state
+    judged, dead, after = acknowledge(state, lease_id, answers(COMPLETED, 1), OPTIONS, now_us=NOW)
+    assert (judged[0].error, dead, after) == (LEASE_INVALID, [], state)
+
+
+def test_a_lease_that_is_over_changes_nothing() -> None:
+    state = taken(DeliveryState(0), 1).state
+    judged, _, after = acknowledge(state, "lease", answers(COMPLETED, 1), OPTIONS, now_us=NOW + 10 * SECOND)
+    assert (judged[0].is_accepted, after) == (False, state)
+    longer = extended(state, now_us=NOW, seconds=60)
+    judged, _, _ = acknowledge(longer, "lease", answers(COMPLETED, 1), OPTIONS, now_us=NOW + 59 * SECOND)
+    assert judged[0].is_accepted
+
+
+def test_a_message_is_answered_once() -> None:
+    state = taken(DeliveryState(0), 1, 2).state
+    judged, _, state = acknowledge(state, "lease", answers(COMPLETED, 1, 1, 9), OPTIONS, now_us=NOW)
+    assert [found.error for found in judged] == ["", NOT_IN_LEASE, NOT_IN_LEASE]
+
+
+def test_a_clock_that_is_set_back_does_not_keep_a_lease_for_ever() -> None:
+    state = taken(DeliveryState(0), 1).state
+    assert taken(state, now_us=NOW - 3600 * SECOND).delivered == ((1, 2),)
+
+
+def test_a_clock_that_is_set_back_does_not_keep_a_retry_for_long() -> None:
+    state = taken(DeliveryState(0), 1).state
+    _, _, state = acknowledge(state, "lease", answers(FAILED, 1), OPTIONS, now_us=NOW)
+    assert taken(state, now_us=NOW - 3600 * SECOND).delivered == ((1, 2),)
+    assert is_due(NOW, 5, now_us=NOW - 3600 * SECOND)
+    assert not is_due(NOW, 5, now_us=NOW + 4 * SECOND)
+    assert is_due(NOW, 5, now_us=NOW + 5 * SECOND)
+
+
+def test_auto_ack_finishes_at_delivery() -> None:
+    found = claim(DeliveryState(0), fresh(1, 2, 3), OPTIONS, now_us=NOW, batch=2, lease_id="x", auto_ack=True)
+    assert found is not None
+    assert found.state == DeliveryState(2, finished=2)
+
+
+def test_what_waited_too_long_becomes_a_dead_letter() -> None:
+    options = QueueOptions(max_wait_seconds=5)
+    old = fresh(1, created_us=NOW - 6 * SECOND) + fresh(2)
+    found = claim(DeliveryState(0), old, options, now_us=NOW, batch=9, lease_id="x", auto_ack=False)
+    assert found is not None
+    assert found.delivered == ((2, 1),)
+    assert [letter.reason for letter in found.dead] == ["waited longer than 5 s"]
+
+
+def test_what_is_removed_meanwhile_is_not_waited_for() -> None:
+    state = taken(DeliveryState(0), 1, 2, 3).state
+    state = without_gone(state, lambda seq: seq > 2)
+    assert state.cursor_seq == 2
+    assert [pending.seq for pending in state.pending] == [3]
+
+
+@given(st.integers(0, 1 << 16))
+def test_random_consumers_get_every_message_in_order_until_it_is_finished_or_dead(seed: int) -> None:
+    chance = random.Random(seed)
+    options = QueueOptions(lease_seconds=5, retry_limit=2, retry_delay_ms=1000)
+    messages = fresh(*range(1, 16), created_us=0)
+    state, now_us = DeliveryState(0), NOW
+    finished: list[int] = []
+    attempts: dict[int, int] = {}
+    for step in range(400):
+        state = decode_state(encode_state(state))
+        unseen = [message for message in messages if message.seq > state.last_seen_seq()]
+        found = claim(
+            state, unseen, options, now_us=now_us, batch=chance.randint(1, 5), lease_id=f"{step}", auto_ack=False
+        )
+        now_us += chance.choice([0, SECOND, 6 * SECOND])
+        if found is None:
+            continue
+        state = found.state
+        finished += [letter.seq for letter in found.dead]
+        assert [seq for seq, _ in found.delivered] == sorted(seq for seq, _ in found.delivered)
+        for seq, attempt in found.delivered:
+            assert seq not in finished, "delivered after it was finished"
+            assert attempt == attempts.get(seq, 0) + 1 <= options.attempts_max
+            attempts[seq] = attempt
+        chosen = [seq for seq, _ in found.delivered if chance.random() < 0.7]
+        chance.shuffle(chosen)
+        for seq in chosen:
+            status = chance.choice([COMPLETED, COMPLETED, FAILED, RETRY])
+            judged, dead, state = acknowledge(state, f"{step}", answers(status, seq), options, now_us=now_us)
+            if judged[0].is_accepted and (status == COMPLETED or dead):
+                finished.append(seq)
+        assert all(seq in finished for seq in range(1, state.cursor_seq + 1)), "the cursor passed an open message"
+    assert sorted(finished) == list(range(1, 16))
+
+
+def test_options_are_read_by_their_names_on_the_wire_and_all_faults_are_told() -> None:
+    options = options_from_wire({"leaseTime": 60, "retryLimit": 0, "retryDelay": 10.0, "encryptionEnabled": True})
+    assert options == QueueOptions(lease_seconds=60, retry_limit=0, retry_delay_ms=10, encryption_enabled=True)
+    assert options_from_wire(options_to_wire(options)) == options
+    with pytest.raises(OptionsRefused) as refused:
+        options_from_wire({"leaseTime": 0, "retryLimit": -1, "ttl": 5, "dlqAfterMaxRetries": 1, "maxSize": "9"})
+    assert len(refused.value.faults) == 5
