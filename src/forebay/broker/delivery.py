@@ -31,6 +31,8 @@ from forebay.model.queue import QueueOptions
 COMPLETED, FAILED, RETRY, DEAD = "completed", "failed", "retry", "dlq"
 STATUSES = (COMPLETED, FAILED, RETRY, DEAD)
 
+ERROR_CHARACTERS_MAX = 4096
+
 LEASE_INVALID = "Invalid or expired lease"
 NOT_IN_LEASE = "Message not found"
 
@@ -233,11 +235,16 @@ def _settle(pending: Pending, answer: Answer, options: QueueOptions, now_us: int
     if answer.status == COMPLETED:
         return replace(pending, is_leased=False, is_finished=True), None
     if answer.status == DEAD or pending.attempts >= options.attempts_max:
-        reason = answer.error or pending.error or "no reason given"
+        reason = _plain(answer.error) or pending.error or "no reason given"
         letter = _dead(pending, reason, options, always_kept=answer.status == DEAD)
         return replace(pending, is_leased=False, is_finished=True), letter
     not_before = now_us + options.retry_delay_ms * 1000
-    return replace(pending, is_leased=False, not_before_us=not_before, error=answer.error), None
+    return replace(pending, is_leased=False, not_before_us=not_before, error=_plain(answer.error)), None
+
+
+def _plain(text: str) -> str:
+    """What a consumer says of its error, as every store can keep it: not too long, no NUL, no half characters."""
+    return text[:ERROR_CHARACTERS_MAX].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _dead(pending: Pending, reason: str, options: QueueOptions, *, always_kept: bool = False) -> DeadLetter:

@@ -5,14 +5,18 @@ Derived from the logs. `catch_up` makes it whole after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.commitlog.block import NO_TAG
 from forebay.model.message import TRANSACTION_ID_IS_MINTED
+
+encode_ids = msgspec.json.Encoder().encode
 
 
 class Block(NamedTuple):
@@ -67,14 +71,18 @@ class MessageIndex:
     def mark_indexed(self, queue: OpenQueue, seq: int) -> None:
         self._database.do("UPDATE queues SET indexed_seq = ? WHERE id = ?", (seq, queue.queue_id))
 
-    def seq_of_id(self, partition_id: int, transaction_id: str) -> int | None:
-        """The message that has the id, if it is known by it and still kept."""
-        row = self._database.one(
-            "SELECT t.seq FROM transaction_ids t JOIN partitions p ON p.id = t.partition_id "
-            "WHERE t.partition_id = ? AND t.transaction_id = ? AND t.seq > p.floor_seq",
-            (partition_id, transaction_id),
-        )
-        return row[0] if row else None
+    def seqs_of_ids(self, wanted: Mapping[int, Collection[str]]) -> dict[tuple[int, str], int]:
+        """For ids by partition: those that are taken, each with the message that has it."""
+        found = {}
+        for partition_id, ids in wanted.items():
+            rows = self._database.all(
+                "SELECT t.transaction_id, t.seq FROM transaction_ids t JOIN partitions p ON p.id = t.partition_id "
+                "WHERE t.partition_id = ? AND t.seq > p.floor_seq "
+                "AND t.transaction_id IN (SELECT value FROM json_each(?))",
+                (partition_id, encode_ids(list(ids)).decode()),
+            )
+            found.update({(partition_id, transaction_id): seq for transaction_id, seq in rows})
+        return found
 
     def blocks_after(self, partition_id: int, seq: int, limit: int) -> list[Block]:
         """The partition's records that hold messages behind `seq`, in order."""

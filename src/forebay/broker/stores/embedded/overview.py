@@ -129,8 +129,7 @@ class Overview:
             return None
         queue, number = found
         partition = self._popper.partition(number)
-        seq = self._index.seq_of_id(number, transaction_id)
-        if seq is not None:
+        for seq in self._index.seqs_of_ids({number: [transaction_id]}).values():
             return next(self._walk_partition(queue, partition, seq), None)
         # A minted id is in no index: whoever asks for one by hand waits for the partition to be read.
         walk = self._walk_partition(queue, partition, 1)

@@ -51,7 +51,7 @@ class _Columns:
     flags: list[int] = field(default_factory=list)
     partition_ids: list[int] = field(default_factory=list)
     given_ids: dict[tuple[int, str], int] = field(default_factory=dict)
-    """Ids that producers gave, with the seq of their message."""
+    """Ids that producers gave, with the seq of their message: those that are taken already, and the new ones."""
 
     def add(self, item: PushItem, partition_id: int) -> int:
         seq = self.first_seq + len(self.payloads)
@@ -106,6 +106,7 @@ class Pusher:
             first = same[0].items[0]
             queue = self._queues.made(name, first.namespace, first.task)
             columns = _Columns(queue.log.next_seq)
+            columns.given_ids = self._taken(queue, [item for request in same for item in request.items])
             for request in same:
                 try:
                     self._check_room(queue, len(columns.payloads) + len(request.items))
@@ -129,6 +130,7 @@ class Pusher:
             queue = self._queues.made(name, first.namespace, first.task)
             self._check_room(queue, count)
             columns[queue.queue_id] = _Columns(queue.log.next_seq)
+            columns[queue.queue_id].given_ids = self._taken(queue, [item for item in items if item.queue == name])
         for item in items:
             queue = self._queues.existing(item.queue)
             answers.append(self._accept(queue, item, columns[queue.queue_id]))
@@ -143,10 +145,18 @@ class Pusher:
             queue = self._queues.by_name.get(item.queue)
             number = queue.partitions.get(item.partition) if queue else None
             key = item.queue, item.partition, item.transaction_id
-            is_stored = number is not None and self._index.seq_of_id(number, item.transaction_id) is not None
+            is_stored = number is not None and self._index.seqs_of_ids({number: [item.transaction_id]})
             if not item.is_minted and (key in seen or is_stored):
                 raise DuplicateInTransaction(f"duplicate transactionId {item.transaction_id}")
             seen.add(key)
+
+    def _taken(self, queue: OpenQueue, items: Sequence[PushItem]) -> dict[tuple[int, str], int]:
+        """Which of the producers' ids their partitions have already; one look for all of them."""
+        wanted: dict[int, set[str]] = {}
+        for item in items:
+            if not item.is_minted and item.partition in queue.partitions:
+                wanted.setdefault(queue.partitions[item.partition], set()).add(item.transaction_id)
+        return self._index.seqs_of_ids(wanted)
 
     def _check_room(self, queue: OpenQueue, count: int) -> None:
         limit = queue.info.options.max_size
@@ -157,8 +167,6 @@ class Pusher:
         partition_id = self._queues.partition_id(queue, item.partition)
         if not item.is_minted:
             earlier = columns.given_ids.get((partition_id, item.transaction_id))
-            if earlier is None:
-                earlier = self._index.seq_of_id(partition_id, item.transaction_id)
             if earlier is not None:
                 return Pushed("duplicate", earlier, queue.wire_id(partition_id), "log")
         return Pushed("queued", columns.add(item, partition_id), queue.wire_id(partition_id), "log")
@@ -171,4 +179,5 @@ class Pusher:
             place = queue.log.append_record(columns.batch(places, now_us), tag=tag)
             partition_ids = columns.partition_ids[places.start : places.stop]
             self._index.add(queue, place.first_seq, place.position, partition_ids, now_us)
-        self._index.add_ids([(*key, seq) for key, seq in columns.given_ids.items()])
+        new_ids = [(*key, seq) for key, seq in columns.given_ids.items() if seq >= columns.first_seq]
+        self._index.add_ids(new_ids)
