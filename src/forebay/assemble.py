@@ -5,8 +5,22 @@ Only this module and the command line know both the settings and the rooms; a ro
 
 from __future__ import annotations
 
+import asyncio
+import os
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
+
+from forebay.api.access import Access, read_keys
+from forebay.api.service import Limits, Service
+from forebay.broker.encryption import cipher_from
+from forebay.broker.sealed_store import SealedStore
+from forebay.broker.store import Store
+from forebay.broker.waiting import WaitingRoom
+from forebay.clock import SystemClock
 from forebay.commitlog import LogOptions
-from forebay.config.model import LogSettings
+from forebay.config.model import LogSettings, ServerSettings, Settings
+from forebay.errors import SettingFault, SettingsRefused
 
 
 def log_options(settings: LogSettings) -> LogOptions:
@@ -18,3 +32,47 @@ def log_options(settings: LogSettings) -> LogOptions:
         read_chunk_bytes=settings.read_chunk,
         compress=settings.compression == "auto",
     )
+
+
+def api_service(settings: ServerSettings, store: Store, *, store_name: str) -> Service:
+    """The broker behind HTTP: has to be called on the event loop that it will run on."""
+    return Service(
+        store=store,
+        waiting=WaitingRoom(asyncio.get_running_loop()),
+        clock=SystemClock(),
+        store_name=store_name,
+        limits=Limits(
+            body_bytes_max=settings.body_size,
+            poll_seconds_max=int(settings.poll_time.total_seconds()),
+        ),
+        access=read_keys(Path(settings.keys)) if settings.keys else Access(),
+        retention_seconds=settings.retention_interval.total_seconds(),
+    )
+
+
+def broker_store(settings: Settings) -> tuple[Store, str]:
+    """The store that the settings name, closed as yet, and what to call it when talking to people."""
+    url = settings.server.store
+    if url == "embedded":
+        from forebay.broker.stores.embedded import EmbeddedStore
+
+        store = EmbeddedStore(settings.data_dir, log_options(settings.log))
+        return _sealed(store), f"embedded, data in {settings.data_dir}"
+    if url.startswith(("postgresql://", "postgres://")):
+        from forebay.broker.stores.postgres import PostgresStore
+
+        return _sealed(PostgresStore(url)), f"postgres at {_without_password(url)}"
+    allowed = "embedded, or a URL that begins with postgresql://"
+    raise SettingsRefused([SettingFault("server.store", _without_password(url), allowed, "settings")])
+
+
+def _sealed(store: Store) -> Store:
+    """With the key of encrypted queues, if the environment has one."""
+    return cast(Store, SealedStore(store, cipher_from(os.environ, None)))
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()

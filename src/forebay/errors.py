@@ -233,3 +233,14 @@ class UnknownQueue(Permanent):
     def __init__(self, queue: str) -> None:
         super().__init__(f"no queue {queue!r}", remedy="A queue is made by its first push, or by configure")
         self.queue = queue
+
+
+class PayloadInClear(Permanent):
+    """The queue is encrypted and the payload is not. Nothing was stored. The server needs the queue's key."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(
+            f"queue {queue!r} is encrypted, and this server has no key",
+            remedy="Start the server with FOREBAY_ENCRYPTION_KEY",
+        )
+        self.queue = queue

@@ -39,7 +39,8 @@ def test_link_check_finds_what_is_broken_and_nothing_else(tmp_path: Path) -> Non
 def test_lock_holds_names_and_versions_only() -> None:
     lines = (ROOT / "requirements.lock").read_text().splitlines()
     assert lines
-    pinned = re.compile(r"[a-z0-9._-]+(\[[a-z0-9,_-]+\])?==[A-Za-z0-9.+!]+( ; [a-z_]+ [<>=!]+ '[^']+')?")
+    condition = r"[a-z_]+ [<>=!]+ '[^']+'"
+    pinned = re.compile(rf"[a-z0-9._-]+(\[[a-z0-9,_-]+\])?==[A-Za-z0-9.+!]+( ; {condition}( (and|or) {condition})*)?")
     assert [line for line in lines if not pinned.fullmatch(line)] == []
 
 

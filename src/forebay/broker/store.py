@@ -1,11 +1,12 @@
-"""The store: what the broker asks of its storage. Two variants, one contract suite (`tests/contract/test_store.py`).
+"""The store: what the broker asks of its storage. Two variants, one contract suite (`tests/contract/test_store_*.py`).
 
 All methods are coroutines and safe to call at the same time. What a method returned is durable as its receipt says:
 pushes and transactions survive a power cut; cursors, leases and acks survive a killed process (after a power cut the
 last few milliseconds of acks may be delivered again).
 
 Time comes from the store's own clock, never from a caller. Names, sizes and statuses were checked by the caller; a
-store raises `ForebayError`s for what only it can know: `StoreUnavailable` (transient), `QueueFull`, `UnknownQueue`.
+store raises `ForebayError`s for what only it can know: `StoreUnavailable` (transient), `QueueFull`, `UnknownQueue`, and
+`PayloadInClear` for an unsealed payload (`forebay.broker.encryption`) that is pushed to an encrypted queue.
 """
 
 from __future__ import annotations

@@ -21,6 +21,9 @@ from forebay.config.keys import ENVIRONMENT_PREFIX, Key
 from forebay.config.profiles import PROFILES
 
 CONFIG_VARIABLE = "FOREBAY_CONFIG"
+NO_SETTINGS = frozenset({CONFIG_VARIABLE, "FOREBAY_URL", "FOREBAY_API_KEY", "FOREBAY_ENCRYPTION_KEY"})
+"""Variables of ours that are no settings: where to find them, how clients connect, and secrets."""
+TESTS_PREFIX = "FOREBAY_TEST_"
 """Names the YAML file when no flag does. Not a key: a file cannot name itself."""
 
 
@@ -112,7 +115,7 @@ def _variable(name: str) -> Origin:
 def _is_ours(name: str, value: str, known: Mapping[str, str]) -> bool:
     if name in known:
         return True
-    if not name.startswith(ENVIRONMENT_PREFIX) or name == CONFIG_VARIABLE:
+    if not name.startswith(ENVIRONMENT_PREFIX) or name in NO_SETTINGS or name.startswith(TESTS_PREFIX):
         return False
     linked = _SERVICE_ADDRESS.fullmatch(name) or (name.endswith("_PORT") and _SERVICE_URL.match(value))
     return not linked

@@ -6,13 +6,14 @@ A new section is one class and one line in `Settings`; its keys, environment nam
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from forebay.config.units import parse_size
-from forebay.config.values import Directory, Size
+from forebay.config.values import Directory, Duration, Size
 
 
 class Section(BaseModel):
@@ -53,6 +54,50 @@ class LogSettings(Section):
     )
 
 
+class ServerSettings(Section):
+    """The HTTP server: `forebay serve`."""
+
+    host: str = Field(
+        default="127.0.0.1",
+        description="The address to listen on. One that others can reach needs `server.keys`, or `--insecure`.",
+    )
+    port: int = Field(default=6632, ge=0, le=65535, description="The port to listen on; 0 takes a free one.")
+    store: str = Field(
+        default="embedded",
+        description="Where queues live: `embedded` (in `data_dir`), or the URL of a database, `postgresql://…`.",
+    )
+    body_size: Size = Field(
+        default=parse_size("64Mi"),
+        ge=parse_size("64Ki"),
+        le=parse_size("1Gi"),
+        description="The largest request body, also once it is decompressed.",
+    )
+    poll_time: Duration = Field(
+        default=timedelta(hours=1),
+        ge=timedelta(seconds=1),
+        le=timedelta(hours=1),
+        description="How long a pop may wait at the most, whatever its `timeout` says.",
+    )
+    stop_time: Duration = Field(
+        default=timedelta(seconds=30),
+        ge=timedelta(seconds=0),
+        le=timedelta(hours=1),
+        description="How long requests that are under way may take to end when the server stops.",
+    )
+    retention_interval: Duration = Field(
+        default=timedelta(seconds=30),
+        ge=timedelta(seconds=1),
+        le=timedelta(days=1),
+        description="How often messages that no queue keeps any longer are removed.",
+    )
+    keys: str = Field(
+        default="",
+        description="The file with the API keys. Without one, everybody who can connect may do everything.",
+    )
+    certificate: str = Field(default="", description="The file with the certificate chain (PEM), for HTTPS.")
+    certificate_key: str = Field(default="", description="The file with the private key (PEM) of the certificate.")
+
+
 class Settings(Section):
     """What concerns Forebay as a whole, and its sections."""
 
@@ -63,3 +108,4 @@ class Settings(Section):
         default=Path("forebay-data"), description="Where embedded data lives, relative to the working directory."
     )
     log: LogSettings = LogSettings()
+    server: ServerSettings = ServerSettings()

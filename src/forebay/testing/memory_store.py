@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Candidate, DeadLetter, DeliveryState
+from forebay.broker.encryption import is_sealed
 from forebay.broker.store import (
     Acknowledged,
     Acknowledgement,
@@ -32,7 +33,7 @@ from forebay.broker.store import (
     Waker,
 )
 from forebay.clock import Clock, SystemClock
-from forebay.errors import QueueFull, UnknownQueue
+from forebay.errors import PayloadInClear, QueueFull, UnknownQueue
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of
 
 SECOND_US = 1_000_000
@@ -163,6 +164,10 @@ class MemoryStore:
         return pushed
 
     def _check_room(self, items: Sequence[PushItem]) -> None:
+        for item in items:
+            queue = self._queues.get(item.queue)
+            if queue and queue.info.options.encryption_enabled and not is_sealed(item.payload):
+                raise PayloadInClear(item.queue)
         for name, count in Counter(item.queue for item in items).items():
             queue = self._queues.get(name)
             limit = queue.info.options.max_size if queue else 0

@@ -17,6 +17,7 @@ CREATE TABLE IF NOT EXISTS partitions (
     last_seq  INTEGER NOT NULL DEFAULT 0,
     newest_us INTEGER NOT NULL DEFAULT 0,
     pushed    INTEGER NOT NULL DEFAULT 0,          -- messages ever
+    size      INTEGER NOT NULL DEFAULT 0,          -- bytes of the payloads that are kept
     floor_seq INTEGER NOT NULL DEFAULT 0,          -- messages up to here were removed by retention
     removed   INTEGER NOT NULL DEFAULT 0,          -- how many those are
     UNIQUE (queue_id, name)

@@ -5,7 +5,7 @@ Derived from the logs. `catch_up` makes it whole after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -37,25 +37,33 @@ class MessageIndex:
         self._cache = cache
 
     def add(
-        self, queue: OpenQueue, first_seq: int, position: int, partition_ids: Sequence[int], created_us: int
+        self,
+        queue: OpenQueue,
+        first_seq: int,
+        position: int,
+        partition_ids: Sequence[int],
+        sizes: Iterable[int],
+        created_us: int,
     ) -> None:
-        """Index one record whose messages belong to these partitions, in order."""
+        """Index one record whose messages belong to these partitions and have payloads of these sizes, in order."""
         shares: dict[int, list[int]] = {}
-        for seq, partition_id in enumerate(partition_ids, first_seq):
+        for seq, (partition_id, size) in enumerate(zip(partition_ids, sizes, strict=True), first_seq):
             share = shares.get(partition_id)
             if share is None:
-                shares[partition_id] = [seq, seq, 1]
+                shares[partition_id] = [seq, seq, 1, size]
             else:
                 share[1] = seq
                 share[2] += 1
+                share[3] += size
         self._database.many(
             "INSERT INTO blocks (partition_id, first_seq, last_seq, count, before, record_seq, position) "
             "VALUES (?1, ?2, ?3, ?4, (SELECT pushed FROM partitions WHERE id = ?1), ?5, ?6)",
-            [(pid, low, high, count, first_seq, position) for pid, (low, high, count) in shares.items()],
+            [(pid, low, high, count, first_seq, position) for pid, (low, high, count, _) in shares.items()],
         )
         self._database.many(
-            "UPDATE partitions SET last_seq = ?, newest_us = max(newest_us, ?), pushed = pushed + ? WHERE id = ?",
-            [(high, created_us, count, pid) for pid, (_, high, count) in shares.items()],
+            "UPDATE partitions SET last_seq = ?, newest_us = max(newest_us, ?), pushed = pushed + ?, size = size + ? "
+            "WHERE id = ?",
+            [(high, created_us, count, size, pid) for pid, (_, high, count, size) in shares.items()],
         )
         self.mark_indexed(queue, first_seq + len(partition_ids) - 1)
         for group in queue.groups.values():
@@ -130,7 +138,8 @@ class MessageIndex:
                 self.mark_indexed(queue, header.next_seq - 1)
                 continue
             partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
-            self.add(queue, header.first_seq, header.position, partition_ids, header.created_max_us)
+            sizes = map(stored.payload_size, range(stored.count))
+            self.add(queue, header.first_seq, header.position, partition_ids, sizes, header.created_max_us)
             self.add_ids(
                 [
                     (partition_id, stored.ids[place], header.first_seq + place)

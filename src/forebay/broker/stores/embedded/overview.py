@@ -32,9 +32,9 @@ class Overview:
 
     def _status(self, queue: OpenQueue) -> QueueStatus:
         log = queue.log
-        count, pushed, removed, newest_us = self._database.one(
-            "SELECT count(*), coalesce(sum(pushed), 0), coalesce(sum(removed), 0), coalesce(max(newest_us), 0) "
-            "FROM partitions WHERE queue_id = ?",
+        count, pushed, removed, newest_us, size = self._database.one(
+            "SELECT count(*), coalesce(sum(pushed), 0), coalesce(sum(removed), 0), coalesce(max(newest_us), 0), "
+            "coalesce(sum(size), 0) FROM partitions WHERE queue_id = ?",
             (queue.queue_id,),
         )
         (dead,) = self._database.one("SELECT count(*) FROM dead_letters WHERE queue_id = ?", (queue.queue_id,))
@@ -46,7 +46,7 @@ class Overview:
             next_seq=log.next_seq,
             messages=pushed - removed,
             pushed=pushed,
-            size_bytes=log.state.position + sum(entry.size for entry in log.state.entries),
+            size_bytes=size,
             dead_letters=dead,
             oldest_us=first.created_us if first else 0,
             newest_us=newest_us if first else 0,

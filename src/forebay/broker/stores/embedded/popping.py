@@ -138,26 +138,30 @@ class Popper:
         if state.is_leased_at(now_us):
             ready.put_to_sleep(partition_id, state.lease_until_us)
             return []
-        delay = options.delayed_processing_seconds
-        fresh, due_us = self._fresh(queue, partition, state, delay, batch)
-        taken = delivery.claim(
-            state,
-            [Candidate(m.seq, m.transaction_id, m.created_us) for m in fresh],
-            options,
-            now_us=now_us,
-            batch=batch,
-            lease_id=lease_id,
-            auto_ack=request.auto_ack,
-        )
-        if taken is None:
-            self._rest(ready, partition, state, due_us)
-            return []
-        self.save(group, partition_id, taken.state)
-        known = {message.seq: message for message in fresh}
-        wanted = [seq for seq, _ in taken.delivered] + [letter.seq for letter in taken.dead]
-        known |= self._messages(queue, partition, [seq for seq in wanted if seq not in known])
-        self._bury(queue, partition_id, group.name, taken.dead, known)
-        self._after_claim(ready, partition, taken.state)
+        while True:
+            fresh, due_us = self._fresh(queue, partition, state, options.delayed_processing_seconds, batch)
+            taken = delivery.claim(
+                state,
+                [Candidate(m.seq, m.transaction_id, m.created_us) for m in fresh],
+                options,
+                now_us=now_us,
+                batch=batch,
+                lease_id=lease_id,
+                auto_ack=request.auto_ack,
+            )
+            if taken is None:
+                self._rest(ready, partition, state, due_us)
+                return []
+            self.save(group, partition_id, taken.state)
+            known = {message.seq: message for message in fresh}
+            wanted = [seq for seq, _ in taken.delivered] + [letter.seq for letter in taken.dead]
+            known |= self._messages(queue, partition, [seq for seq in wanted if seq not in known])
+            self._bury(queue, partition_id, group.name, taken.dead, known)
+            state = taken.state
+            if taken.delivered:
+                break
+            # Everything in reach was dead; behind it there may be something alive.
+        self._after_claim(ready, partition, state)
         return [known[seq]._replace(attempts=attempts) for seq, attempts in taken.delivered]
 
     def _after_claim(self, ready: ReadyList, partition: Partition, state: DeliveryState) -> None:

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from forebay.broker.encryption import is_sealed
 from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.clock import Clock
 from forebay.commitlog.block import NO_TAG
-from forebay.errors import AppendFailed, QueueFull
+from forebay.errors import AppendFailed, PayloadInClear, QueueFull
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, MessageBatch
 
 
@@ -110,9 +111,10 @@ class Pusher:
             for request in same:
                 try:
                     self._check_room(queue, len(columns.payloads) + len(request.items))
+                    self._check_sealed(queue, request.items)
                     request.answers = [self._accept(queue, item, columns) for item in request.items]
-                except QueueFull as full:
-                    request.error = full
+                except (QueueFull, PayloadInClear) as refused:
+                    request.error = refused
             try:
                 self._store(queue, columns, NO_TAG)
                 stored[name] = len(columns.payloads)
@@ -129,6 +131,7 @@ class Pusher:
             first = next(item for item in items if item.queue == name)
             queue = self._queues.made(name, first.namespace, first.task)
             self._check_room(queue, count)
+            self._check_sealed(queue, [item for item in items if item.queue == name])
             columns[queue.queue_id] = _Columns(queue.log.next_seq)
             columns[queue.queue_id].given_ids = self._taken(queue, [item for item in items if item.queue == name])
         for item in items:
@@ -163,6 +166,10 @@ class Pusher:
         if limit and self._waiting(queue) + count > limit:
             raise QueueFull(queue.info.name, self._waiting(queue), limit)
 
+    def _check_sealed(self, queue: OpenQueue, items: Sequence[PushItem]) -> None:
+        if queue.info.options.encryption_enabled and not all(is_sealed(item.payload) for item in items):
+            raise PayloadInClear(queue.info.name)
+
     def _accept(self, queue: OpenQueue, item: PushItem, columns: _Columns) -> Pushed:
         partition_id = self._queues.partition_id(queue, item.partition)
         if not item.is_minted:
@@ -178,6 +185,7 @@ class Pusher:
         for places in columns.cut():
             place = queue.log.append_record(columns.batch(places, now_us), tag=tag)
             partition_ids = columns.partition_ids[places.start : places.stop]
-            self._index.add(queue, place.first_seq, place.position, partition_ids, now_us)
+            sizes = map(len, columns.payloads[places.start : places.stop])
+            self._index.add(queue, place.first_seq, place.position, partition_ids, sizes, now_us)
         new_ids = [(*key, seq) for key, seq in columns.given_ids.items() if seq >= columns.first_seq]
         self._index.add_ids(new_ids)

@@ -81,6 +81,11 @@ class Queues:
         self.by_name = {}
         before, self.by_id = self.by_id, dict(self.by_id)
         self.load()
+        for queue_id, queue in before.items():
+            for name, group in queue.groups.items():
+                known_group = self.by_id[queue_id].groups.get(name)
+                if known_group is not None:
+                    known_group.last_active_us = group.last_active_us
         known = {row[0] for row in self._database.all("SELECT id FROM queues")}
         for queue_id in set(before) - known:
             logs[queue_id].close()

@@ -39,6 +39,9 @@ class StoredRecord:
     def payload(self, place: int) -> bytes:
         return bytes(self._payloads[self._offsets[place] : self._offsets[place + 1]])
 
+    def payload_size(self, place: int) -> int:
+        return self._offsets[place + 1] - self._offsets[place]
+
     def places(self, partition: str, first_seq: int, last_seq: int, count: int) -> Iterator[int]:
         """Where the partition's messages between those seqs stand; `count` of them, as the index says."""
         start, stop = first_seq - self.first_seq, last_seq - self.first_seq + 1

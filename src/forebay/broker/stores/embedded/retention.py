@@ -65,12 +65,28 @@ class Retention:
 
     def _raise_floor(self, queue: OpenQueue, partition: Partition, floor: int) -> int:
         number = partition.partition_id
-        gone = self._index.count_upto(queue, number, partition.name, floor)
-        (before,) = self._database.one("SELECT removed FROM partitions WHERE id = ?", (number,))
-        self._database.do("UPDATE partitions SET floor_seq = ?, removed = ? WHERE id = ?", (floor, gone, number))
+        count, size = self._between(queue, partition, floor)
+        self._database.do(
+            "UPDATE partitions SET floor_seq = ?, removed = removed + ?, size = size - ? WHERE id = ?",
+            (floor, count, size, number),
+        )
         self._database.do("DELETE FROM blocks WHERE partition_id = ? AND last_seq <= ?", (number, floor))
         self._database.do("DELETE FROM transaction_ids WHERE partition_id = ? AND seq <= ?", (number, floor))
-        return int(gone - before)
+        return count
+
+    def _between(self, queue: OpenQueue, partition: Partition, floor: int) -> tuple[int, int]:
+        """Messages that go when the floor rises, and the bytes of their payloads."""
+        count = size = 0
+        seq = partition.floor_seq
+        while seq < floor and (blocks := self._index.blocks_after(partition.partition_id, seq, 64)):
+            for block in blocks:
+                record = self._index.record(queue, block)
+                for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
+                    if partition.floor_seq < record.first_seq + place <= floor:
+                        count += 1
+                        size += record.payload_size(place)
+                seq = block.last_seq
+        return count, size
 
     def _free(self, queue: OpenQueue) -> None:
         """Give back segments that hold nothing any partition keeps."""

@@ -1,0 +1,38 @@
+"""HTTP: the broker as its users see it, on `/api/v1`, so compatible that Queen's published clients work unchanged.
+
+A request's way through this room, and who does what on it:
+
+| step | module |
+|---|---|
+| find the operation by method and path; turn what went wrong into an answer | `app`, `routing` |
+| read the body within its limits, decompressed if need be | `exchange` |
+| one decode into a struct; names, sizes and numbers judged, the faulty field named | `bodies`, `parameters` |
+| do it: ask the store, wait for messages, wake who waits | `routes/`, one file per resource |
+| one encode of the answer | `answers` |
+| errors ↔ HTTP status, one table | `problems` |
+| who may | `access` |
+
+**Payloads are spliced.** A payload is JSON text on the way in and the same bytes on the way out: it is checked to be
+JSON (it has to be, or the answer that carries it would not be), and never parsed into values or written anew. So a
+number with thirty digits, a key that stands twice and the blanks of the producer all arrive as they were sent.
+
+**Limits**, each with its answer. Body 64 MiB, and as much once decompressed (413); 10,000 items in a request (400);
+payload 10 MiB (413); names and ids of 1 to 255 characters without NUL, and without `.` or `..` between slashes (400);
+long poll one hour (400); 100 query parameters (400). A body is refused as soon as it passes the limit; what is over it
+is read and thrown away, so that the sender gets to see the answer.
+
+**All or nothing.** A push is stored whole or refused whole, with the first fault named by its path
+(`items[3].queue`). A request that was refused changed nothing. What is answered 201 is as durable as its `receipt`
+says. When the connection breaks before the answer, the request may or may not have happened: send it again with the
+same transactionIds and it is stored once.
+
+**Ids.** `seq` is a message's number in its queue. `messageId` (`id` in a pop) says the same in the form of a UUID
+(version 8): its first 60 free bits are a hash of the queue's name, its last 60 are the seq. It is derived and never
+stored, so that it is the same in every answer that names the message.
+
+**Long polls** wait in `forebay.broker.waiting`. A client that goes away is out of its line at once and nothing is
+popped for it. When the server stops they end with 204.
+
+**What it does not do.** Server-side buffering (`bufferMs`, `bufferMax`) is accepted, but such a push is stored at once
+and says so (`qos0: false`). While push maintenance is on, pushes are refused with 503; nothing is set aside for later.
+"""

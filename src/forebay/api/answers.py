@@ -1,0 +1,207 @@
+"""What is answered: one struct per shape, encoded in one step. Payloads are `Raw`: their bytes are copied as they are.
+
+These structs are also what the description of the API (`openapi`) is made from.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from datetime import datetime, timedelta
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from forebay.api.exchange import Answer
+from forebay.broker.store import Message
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - everything here is UTC; adding to it is exact, a float would not be
+_encoder = msgspec.json.Encoder()
+
+
+def answered(document: object, status: int = 200) -> Answer:
+    return Answer(status, _encoder.encode(document))
+
+
+@lru_cache(maxsize=4096)
+def iso(us: int) -> str:
+    """A time as people and JavaScript read it."""
+    return (_EPOCH + timedelta(microseconds=us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def iso_or_none(us: int) -> str | None:
+    return iso(us) if us else None
+
+
+@lru_cache(maxsize=4096)
+def _id_prefix(queue: str) -> str:
+    mark = blake2b(queue.encode(), digest_size=8).hexdigest()
+    return f"{mark[:8]}-{mark[8:12]}-8{mark[12:15]}-8"
+
+
+def message_id(queue: str, seq: int) -> str:
+    """`hhhhhhhh-hhhh-8hhh-8sss-ssssssssssss`: a hash of the queue's name and the seq, as a UUID of version 8."""
+    number = f"{seq:015x}"
+    return f"{_id_prefix(queue)}{number[:3]}-{number[3:]}"
+
+
+def data_of(message: Message) -> Raw:
+    """The payload as JSON text. Bytes that came by another way than JSON are answered as base64."""
+    if message.is_binary:
+        return Raw(b'"' + b64encode(message.payload) + b'"')
+    return Raw(message.payload)
+
+
+class PushedItem(Struct):
+    """What became of one message. Some names stand twice, because Queen's clients read either."""
+
+    index: int
+    status: str
+    transactionId: str  # noqa: N815 - the wire's name; renaming would cost a second table
+    transaction_id: str
+    messageId: str  # noqa: N815
+    message_id: str
+    partitionId: str  # noqa: N815
+    partition_id: str
+    seq: int
+    receipt: str
+    traceId: str | None  # noqa: N815
+    trace_id: str | None
+
+
+class PushSummary(Struct, rename="camel"):
+    pushed: bool
+    qos0: bool
+    db_healthy: bool
+    messages: int
+
+
+class PoppedMessage(Struct, rename="camel"):
+    id: str
+    transaction_id: str
+    trace_id: str | None
+    data: Raw
+    created_at: str
+    queue: str
+    partition: str
+    partition_id: str
+    lease_id: str
+    consumer_group: str
+    seq: int
+    attempts: int
+    encoding: str = "json"
+
+
+class Autopilot(Struct, rename="camel"):
+    batch: int
+    partitions: int
+
+
+class PopAnswer(Struct, rename="camel", omit_defaults=True):
+    success: bool
+    queue: str
+    partition: str
+    partition_id: str
+    lease_id: str
+    consumer_group: str
+    partitions_claimed: int
+    messages: list[PoppedMessage]
+    autopilot: Autopilot | None = None
+
+
+class AckResult(Struct, rename="camel"):
+    index: int
+    transaction_id: str
+    success: bool
+    error: str | None
+    queue_name: str | None
+    partition_name: str | None
+    lease_released: bool
+    dlq: bool
+
+
+class TransactionPushResult(Struct, rename="camel", tag_field="type", tag="push"):
+    index: int
+    success: bool
+    status: str
+    transaction_id: str
+    message_id: str
+    partition_id: str
+    seq: int
+
+
+class TransactionAckResult(Struct, rename="camel", tag_field="type", tag="ack"):
+    index: int
+    success: bool
+    transaction_id: str
+    dlq: bool
+
+
+class TransactionAnswer(Struct, rename="camel", omit_defaults=True):
+    transaction_id: str
+    success: bool
+    results: list[TransactionPushResult | TransactionAckResult]
+    error: str | None = None
+
+
+class ExtendResult(Struct, rename="camel"):
+    index: int
+    lease_id: str
+    success: bool
+    error: str | None
+    expires_at: str | None
+    new_expires_at: str | None
+
+
+class ConfigureAnswer(Struct):
+    configured: bool
+    queue: str
+    namespace: str
+    task: str
+    options: dict[str, int | bool]
+
+
+class BrowsedMessage(Struct, rename="camel"):
+    id: str
+    transaction_id: str
+    trace_id: str | None
+    data: Raw
+    created_at: str
+    queue: str
+    partition: str
+    partition_id: str
+    seq: int
+    encoding: str = "json"
+
+
+def browsed(message: Message) -> BrowsedMessage:
+    return BrowsedMessage(
+        message_id(message.queue, message.seq),
+        message.transaction_id,
+        message.trace_id or None,
+        data_of(message),
+        iso(message.created_us),
+        message.queue,
+        message.partition,
+        message.partition_id,
+        message.seq,
+        "base64" if message.is_binary else "json",
+    )
+
+
+class Pagination(Struct):
+    limit: int
+    offset: int
+    total: int | None = None
+
+
+class Done(Struct, omit_defaults=True):
+    success: bool
+    message: str = ""
+    count: int | None = None
+
+
+Document = dict[str, Any]
+"""An answer that is described by its example rather than by a struct."""

@@ -1,0 +1,229 @@
+"""What requests carry: one struct per body, decoded in one step, and the checks that a type cannot express.
+
+Null counts as absent, because Queen's clients send it for what their user left out. Members that are not known are
+ignored, except where ignoring one would break a promise (`TransactionBody`).
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import count
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from forebay.api.parameters import checked_name
+from forebay.api.problems import Problem, wrong
+from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY
+from forebay.broker.store import PushItem
+from forebay.model.queue import DEFAULT_PARTITION, NAME_CHARACTERS_MAX
+
+ITEMS_MAX = 10_000
+PAYLOAD_BYTES_MAX = 10 * 1024 * 1024 + 64 * 1024
+"""10 MiB, and a margin for what the producer's library puts around a body of 10 MiB."""
+ERROR_CHARACTERS_MAX = 10_000
+"""What is kept of a consumer's error. A longer one is cut, because the answer matters more than its text."""
+SECONDS_MAX = 366 * 86_400
+
+_random = secrets.token_hex(9)
+_PROCESS = f"{_random[:8]}-{_random[8:12]}-8{_random[12:15]}-8{_random[15:18]}-"
+_counter = count(1)
+
+_Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
+_Maybe = _Name | None
+_Text = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)] | None
+
+AckStatus = Literal["completed", "success", "failed", "retry", "dlq"]
+ANSWER_OF = {"completed": COMPLETED, "success": COMPLETED, "failed": FAILED, "retry": RETRY, "dlq": DEAD}
+
+
+class PushedMessage(Struct, rename="camel"):
+    queue: _Name
+    payload: Raw
+    partition: _Maybe = None
+    transaction_id: _Maybe = None
+    trace_id: _Text = None
+    namespace: _Text = None
+    task: _Text = None
+
+
+class PushBody(Struct, rename="camel"):
+    items: Annotated[list[PushedMessage], Meta(max_length=ITEMS_MAX)]
+    buffer_ms: Annotated[int, Meta(ge=0, le=3_600_000)] | None = None
+    buffer_max: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+
+class AckBody(Struct, rename="camel"):
+    transaction_id: _Name
+    partition_id: _Name
+    status: AckStatus = "completed"
+    error: str | None = None
+    lease_id: _Text = None
+    consumer_group: _Maybe = None
+
+
+class AckBatchBody(Struct, rename="camel"):
+    acknowledgments: Annotated[list[AckBody], Meta(max_length=ITEMS_MAX)]
+    consumer_group: _Maybe = None
+
+
+class AckOperation(AckBody, rename="camel", tag_field="type", tag="ack"):
+    pass
+
+
+class PushOperation(Struct, rename="camel", tag_field="type", tag="push"):
+    items: Annotated[list[PushedMessage], Meta(max_length=ITEMS_MAX)]
+
+
+class TransactionBody(Struct, rename="camel"):
+    operations: Annotated[list[AckOperation | PushOperation], Meta(min_length=1, max_length=ITEMS_MAX)]
+    required_leases: Annotated[list[_Name], Meta(max_length=ITEMS_MAX)] | None = None
+    kv: Raw | UnsetType = UNSET
+    timers: Raw | UnsetType = UNSET
+
+
+class ExtendBody(Struct):
+    seconds: Annotated[int, Meta(ge=1, le=SECONDS_MAX)] = 60
+
+
+class ConfigureBody(Struct):
+    queue: _Name
+    namespace: _Text = None
+    task: _Text = None
+    options: dict[str, Any] | None = None
+
+
+class SubscriptionBody(Struct, rename="camel"):
+    subscription_timestamp: Annotated[str, Meta(max_length=64)]
+
+
+class SeekBody(Struct, rename="camel"):
+    to_end: bool | None = None
+    timestamp: Annotated[str, Meta(max_length=64)] | None = None
+    seq: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
+
+
+class DeadLetterBody(Struct, rename="camel"):
+    """Which dead letters. At least a queue, or `all`."""
+
+    queue: _Maybe = None
+    consumer_group: _Maybe = None
+    partition: _Maybe = None
+    transaction_id: _Maybe = None
+    from_: Annotated[str, Meta(max_length=64)] | None = msgspec.field(default=None, name="from")
+    to: Annotated[str, Meta(max_length=64)] | None = None
+    all: bool = False
+
+
+class TraceBody(Struct, rename="camel"):
+    transaction_id: _Name
+    partition_id: _Name
+    data: Raw
+    consumer_group: _Maybe = None
+    event_type: _Text = None
+    trace_names: Annotated[list[_Name], Meta(max_length=100)] | _Name | None = None
+
+
+class MaintenanceBody(Struct):
+    enabled: bool
+
+
+Body = TypeVar("Body", bound=Struct)
+
+
+@lru_cache(maxsize=64)
+def _decoder(kind: type[Body]) -> msgspec.json.Decoder[Body]:
+    return msgspec.json.Decoder(kind)
+
+
+def decoded(kind: type[Body], text: bytes, *, is_optional: bool = False) -> Body:
+    """Read a body, or raise the 400 that names the field."""
+    if is_optional and not text:
+        text = b"{}"
+    # A payload is passed over and not decoded, so nobody else would notice bytes that are no UTF-8 in it.
+    try:
+        if not text.isascii():
+            text.decode()
+        found: Body = _decoder(kind).decode(text)
+        if b"\\u0000" in text:
+            _refuse_nul(found, "")
+    except UnicodeDecodeError as error:
+        raise wrong(None, f"the body is not UTF-8 at byte {error.start}") from error
+    except RecursionError as error:
+        raise wrong(None, "the JSON is nested too deeply") from error
+    except msgspec.ValidationError as error:
+        raise _named(str(error)) from error
+    except msgspec.DecodeError as error:
+        raise wrong(None, f"the body is not JSON: {error}" if text else "the body is empty") from error
+    return found
+
+
+def _refuse_nul(value: object, place: str) -> None:
+    """No name, id or text may hold a NUL: PostgreSQL has none. Payloads are `Raw` and may."""
+    if isinstance(value, str):
+        if "\0" in value:
+            raise wrong(place, "holds a NUL character")
+    elif isinstance(value, Struct):
+        for field in msgspec.structs.fields(value):
+            _refuse_nul(getattr(value, field.name), f"{place}.{field.encode_name}" if place else field.encode_name)
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            _refuse_nul(each, f"{place}[{index}]")
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            _refuse_nul(key, place)
+            _refuse_nul(each, f"{place}.{key}")
+
+
+_PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>.*)`)?", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
+
+
+def _named(message: str) -> Problem:
+    """Turn `Expected `str`, got `int` - at `$.items[3].queue`` into a problem with the field `items[3].queue`."""
+    found = _PLACE.fullmatch(message)
+    what, where = (found["what"], found["where"] or "") if found else (message, "")
+    if missing := _MISSING.fullmatch(what):
+        return wrong(f"{where}.{missing['name']}" if where else missing["name"], "is missing")
+    return wrong(where or None, what[0].lower() + what[1:])
+
+
+def push_items(messages: Sequence[PushedMessage], place: str = "items") -> list[PushItem]:
+    """Messages as the store takes them."""
+    seen: set[str | None] = {None, ""}
+    items: list[PushItem] = []
+    for index, message in enumerate(messages):
+        given = message.transaction_id
+        if not (message.queue in seen and message.partition in seen):
+            for name in ("queue", "partition"):
+                if getattr(message, name) not in seen:
+                    seen.add(checked_name(getattr(message, name), f"{place}[{index}].{name}"))
+        payload = bytes(message.payload)
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            field = f"{place}[{index}].payload"
+            detail = f"has {len(payload)} bytes, allowed are {PAYLOAD_BYTES_MAX}"
+            raise Problem(413, detail, code="too_large", field=field)
+        items.append(
+            PushItem(
+                message.queue,
+                message.partition or DEFAULT_PARTITION,
+                payload,
+                given or minted_id(),
+                given is None,
+                message.trace_id or "",
+                b"",
+                False,
+                message.namespace or "",
+                message.task or "",
+            )
+        )
+    return items
+
+
+def minted_id() -> str:
+    """An id for a message that came without: random for the life of the process, then counted. A UUID of version 8."""
+    return f"{_PROCESS}{next(_counter):012x}"

@@ -1,0 +1,99 @@
+"""Queues in numbers: what several resources say about them, counted in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from forebay.api.answers import iso_or_none
+from forebay.api.exchange import Request
+from forebay.api.parameters import Name, Text
+from forebay.api.problems import not_found
+from forebay.api.service import Service
+from forebay.broker.store import GroupLag, QueueStatus
+
+SEARCH = Text("search", "", "Only names that contain this.")
+NAMESPACE = Name("namespace", None, "Only of this namespace.")
+TASK = Name("task", None, "Only of this task.")
+FILTERS = (SEARCH, NAMESPACE, TASK)
+
+
+class MessageCounts(Struct, rename="camel"):
+    """`total` are kept; `pending` wait for the group that is furthest behind; `processing` are leased."""
+
+    total: int
+    pending: int
+    processing: int
+    completed: int
+    dead_letter: int
+
+
+class QueueInfo(Struct, rename="camel"):
+    id: str
+    name: str
+    namespace: str
+    task: str
+    priority: int
+    created_at: str | None
+    partitions: int
+    first_seq: int
+    next_seq: int
+    size_bytes: int
+    messages: MessageCounts
+
+
+def counts_of(statuses: Iterable[QueueStatus], lags: Iterable[GroupLag]) -> MessageCounts:
+    """Added up over queues. Where no group reads a queue, all it keeps is pending."""
+    by_queue: dict[str, list[GroupLag]] = {}
+    for lag in lags:
+        by_queue.setdefault(lag.queue, []).append(lag)
+    total = pending = processing = dead = pushed = 0
+    for status in statuses:
+        groups = by_queue.get(status.queue.name, [])
+        leased = max((lag.leased for lag in groups), default=0)
+        behind = max((lag.lag_messages for lag in groups), default=status.messages)
+        total += status.messages
+        pending += max(behind - leased, 0)
+        processing += leased
+        dead += status.dead_letters
+        pushed += status.pushed
+    return MessageCounts(total, pending, processing, max(pushed - pending - processing - dead, 0), dead)
+
+
+def info_of(status: QueueStatus, lags: Iterable[GroupLag]) -> QueueInfo:
+    queue = status.queue
+    return QueueInfo(
+        queue.name,
+        queue.name,
+        queue.namespace,
+        queue.task,
+        queue.options.priority,
+        iso_or_none(queue.created_us),
+        status.partitions,
+        status.first_seq,
+        status.next_seq,
+        status.size_bytes,
+        counts_of([status], lags),
+    )
+
+
+async def status_of(service: Service, name: str) -> tuple[QueueStatus, list[GroupLag]]:
+    found = next((status for status in await service.store.queues() if status.queue.name == name), None)
+    if found is None:
+        raise not_found(f"no queue {name!r}")
+    return found, [lag for lag in await service.store.groups() if lag.queue == name]
+
+
+async def chosen(service: Service, request: Request) -> tuple[list[QueueStatus], list[GroupLag]]:
+    """The queues that the query asks for, by name."""
+    search, namespace = SEARCH.read(request.query), NAMESPACE.read(request.query)
+    task = TASK.read(request.query)
+    found = [
+        status
+        for status in await service.store.queues()
+        if search in status.queue.name
+        and namespace in (None, status.queue.namespace)
+        and task in (None, status.queue.task)
+    ]
+    return found, list(await service.store.groups())

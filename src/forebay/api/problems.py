@@ -1,0 +1,122 @@
+"""What went wrong, as HTTP: the one table of errors and statuses, and the body that explains them.
+
+A problem is `application/problem+json` (RFC 9457) with three members more: `error`, the sentence that Queen's clients
+show; `code`, its kind in one word; `field`, the part of the request that is wrong, where there is one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from forebay.errors import (
+    AppendFailed,
+    BatchRefused,
+    DiskFull,
+    ForebayError,
+    InvariantBroken,
+    LogClosed,
+    PayloadInClear,
+    QueueFull,
+    RangeGone,
+    StoreUnavailable,
+    Transient,
+    UnknownQueue,
+)
+
+RETRY_SECONDS = 1
+"""What `Retry-After` says where nothing better is known."""
+
+TITLES = {
+    400: "The request is wrong",
+    401: "Who are you",
+    403: "Not with this key",
+    404: "Not found",
+    405: "Not with this method",
+    410: "Gone",
+    413: "Too large",
+    415: "Cannot read this encoding",
+    429: "Queue full",
+    500: "A bug in Forebay",
+    503: "Not now",
+    507: "Disk full",
+}
+
+# The first row that the error is an instance of counts: the special before the general.
+STATUSES: tuple[tuple[type[ForebayError], int, str], ...] = (
+    (QueueFull, 429, "queue_full"),
+    (UnknownQueue, 404, "unknown_queue"),
+    (RangeGone, 410, "range_gone"),
+    (BatchRefused, 413, "too_large"),
+    (DiskFull, 507, "disk_full"),
+    (AppendFailed, 503, "not_stored"),
+    (StoreUnavailable, 503, "store_unavailable"),
+    (LogClosed, 503, "stopping"),
+    (PayloadInClear, 503, "no_key"),
+    (InvariantBroken, 500, "bug"),
+    (Transient, 503, "try_again"),
+)
+
+JSON_PROBLEM = b"application/problem+json"
+
+
+class Problem(Exception):
+    """A request that is answered with an error. Raise it anywhere below the app."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        code: str = "refused",
+        field: str | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.code = code
+        self.field = field
+        self.headers = headers
+
+    def body(self) -> bytes:
+        detail = self.detail if self.field is None else f"{self.field}: {self.detail}"
+        document: dict[str, Any] = {
+            "type": f"/docs#{self.code}",
+            "title": TITLES[self.status],
+            "status": self.status,
+            "detail": detail,
+            "error": detail,
+            "code": self.code,
+        }
+        if self.field is not None:
+            document["field"] = self.field
+        return msgspec.json.encode(document)
+
+
+def wrong(field: str | None, detail: str) -> Problem:
+    """Bad input: 400, with the field named."""
+    return Problem(400, detail, code="bad_request", field=field)
+
+
+def not_found(what: str) -> Problem:
+    return Problem(404, what, code="not_found")
+
+
+def unavailable(detail: str, code: str) -> Problem:
+    """503 with the advice to come back."""
+    return Problem(503, detail, code=code, headers=_retry_after())
+
+
+def problem_of(error: ForebayError) -> Problem:
+    """The answer to an error that came out of the rooms below."""
+    for kind, status, code in STATUSES:
+        if isinstance(error, kind):
+            headers = _retry_after() if isinstance(error, Transient) else ()
+            return Problem(status, str(error), code=code, headers=headers)
+    return Problem(400, str(error), code="refused")
+
+
+def _retry_after() -> tuple[tuple[bytes, bytes], ...]:
+    return ((b"retry-after", b"%d" % RETRY_SECONDS),)

@@ -1,0 +1,42 @@
+"""One file per resource. Each has its handlers and, below them, its part of the routing table."""
+
+from __future__ import annotations
+
+from forebay.api.routes import (
+    acknowledge,
+    analytics,
+    configure,
+    dead_letters,
+    description,
+    groups,
+    health,
+    messages,
+    overview,
+    pop,
+    push,
+    resources,
+    status,
+    system,
+    traces,
+    transaction,
+)
+from forebay.api.routing import Route
+
+ALL_ROUTES: tuple[Route, ...] = (
+    *configure.ROUTES,
+    *push.ROUTES,
+    *pop.ROUTES,
+    *acknowledge.ROUTES,
+    *transaction.ROUTES,
+    *groups.ROUTES,
+    *dead_letters.ROUTES,
+    *resources.ROUTES,
+    *overview.ROUTES,
+    *messages.ROUTES,
+    *traces.ROUTES,
+    *status.ROUTES,
+    *analytics.ROUTES,
+    *system.ROUTES,
+    *health.ROUTES,
+    *description.ROUTES,
+)

@@ -1,0 +1,123 @@
+"""Answers of consumers: ack one, ack many, extend a lease.
+
+A refused answer (an old or foreign lease, a message that is not in it) is HTTP 200 with `success: false`, as Queen's
+clients expect; it changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forebay.api.answers import AckResult, ExtendResult, answered, iso
+from forebay.api.bodies import ANSWER_OF, ERROR_CHARACTERS_MAX, AckBatchBody, AckBody, ExtendBody, decoded
+from forebay.api.exchange import Answer, Request
+from forebay.api.routing import Route, Scope
+from forebay.api.service import Service
+from forebay.broker import delivery
+from forebay.broker.store import Acknowledged, Acknowledgement
+from forebay.model.queue import DEFAULT_GROUP
+
+
+async def ack(service: Service, request: Request) -> Answer:
+    """Answer one message."""
+    body = decoded(AckBody, await request.body())
+    return await _acknowledged(service, [acknowledgement(body, None)])
+
+
+async def ack_batch(service: Service, request: Request) -> Answer:
+    """Answer many messages; each is judged by itself."""
+    body = decoded(AckBatchBody, await request.body())
+    group = body.consumer_group
+    return await _acknowledged(
+        service,
+        [acknowledgement(one, group) for one in body.acknowledgments],
+    )
+
+
+def acknowledgement(body: AckBody, group: str | None, lease_id: str | None = None) -> Acknowledgement:
+    """As the store takes it. `group` and `lease_id` are for an answer that does not name its own."""
+    return Acknowledgement(
+        body.partition_id,
+        body.consumer_group or group or DEFAULT_GROUP,
+        body.lease_id or lease_id or "",
+        delivery.Answer(body.transaction_id, ANSWER_OF[body.status], (body.error or "")[:ERROR_CHARACTERS_MAX]),
+    )
+
+
+async def _acknowledged(service: Service, given: list[Acknowledgement]) -> Answer:
+    outcomes = await service.store.acknowledge(given) if given else []
+    note(service, given, outcomes)
+    return answered(
+        [
+            AckResult(
+                index,
+                outcome.transaction_id,
+                outcome.is_accepted,
+                outcome.error or None,
+                queue or None,
+                partition or None,
+                outcome.is_released,
+                outcome.is_dead,
+            )
+            for index, (outcome, queue, partition) in enumerate(outcomes)
+        ]
+    )
+
+
+def note(service: Service, given: Sequence[Acknowledgement], outcomes: Sequence[Acknowledged]) -> None:
+    """Count the answers, and let somebody look at the partitions that they set free."""
+    counts = service.counts.acknowledged
+    freed: set[tuple[str, str]] = set()
+    for one, (outcome, queue, partition) in zip(given, outcomes, strict=True):
+        counts[one.answer.status if outcome.is_accepted else "refused"] += 1
+        if outcome.is_released:
+            freed.add((queue, partition))
+    for queue, partition in freed:
+        service.waiting.announce(queue, 1)
+        service.waiting.announce_partition(queue, partition)
+
+
+async def extend_lease(service: Service, request: Request) -> Answer:
+    """Keep a lease longer: until `seconds` from now at least, on all its partitions."""
+    (lease_id,) = request.path
+    body = decoded(ExtendBody, await request.body(), is_optional=True)
+    until_us = await service.store.extend(lease_id, body.seconds)
+    if until_us is None:
+        return answered([ExtendResult(0, lease_id, False, "Lease not found", None, None)])
+    until = iso(until_us)
+    return answered([ExtendResult(0, lease_id, True, None, until, until)])
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/api/v1/ack",
+        ack,
+        "Answer one message.",
+        Scope.WRITE,
+        answers={200: list[AckResult]},
+        body=AckBody,
+        problems=(413, 415, 503, 507),
+    ),
+    Route(
+        "POST",
+        "/api/v1/ack/batch",
+        ack_batch,
+        "Answer many messages.",
+        Scope.WRITE,
+        answers={200: list[AckResult]},
+        body=AckBatchBody,
+        problems=(413, 415, 503, 507),
+    ),
+    Route(
+        "POST",
+        "/api/v1/lease/{leaseId}/extend",
+        extend_lease,
+        "Extend a lease.",
+        Scope.WRITE,
+        answers={200: list[ExtendResult]},
+        body=ExtendBody,
+        is_body_optional=True,
+        problems=(413, 415, 503, 507),
+    ),
+)

@@ -1,0 +1,43 @@
+"""Make a queue, or give it other options."""
+
+from __future__ import annotations
+
+from forebay.api.answers import ConfigureAnswer, answered
+from forebay.api.bodies import ConfigureBody, decoded
+from forebay.api.exchange import Answer, Request
+from forebay.api.parameters import checked_name
+from forebay.api.problems import wrong
+from forebay.api.routing import Route, Scope
+from forebay.api.service import Service
+from forebay.model.queue import OptionsRefused, options_from_wire, options_to_wire
+
+
+async def configure(service: Service, request: Request) -> Answer:
+    """Every option that is not given gets its default, as with Queen. An option that is not known is refused."""
+    body = decoded(ConfigureBody, await request.body())
+    checked_name(body.queue, "queue")
+    for field, name in (("namespace", body.namespace), ("task", body.task)):
+        if name:
+            checked_name(name, field)
+    try:
+        options = options_from_wire({name: value for name, value in (body.options or {}).items() if value is not None})
+    except OptionsRefused as refused:
+        field, _, detail = refused.faults[0].partition(": ")
+        raise wrong(field, "; ".join([detail, *refused.faults[1:]])) from refused
+    queue = await service.store.configure(body.queue, options, body.namespace or "", body.task or "")
+    service.waiting.learn(queue.name, queue.namespace, queue.task)
+    return answered(ConfigureAnswer(True, queue.name, queue.namespace, queue.task, options_to_wire(queue.options)))
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/api/v1/configure",
+        configure,
+        "Make a queue, or replace its options.",
+        Scope.WRITE,
+        answers={200: ConfigureAnswer},
+        body=ConfigureBody,
+        problems=(413, 415, 503, 507),
+    ),
+)

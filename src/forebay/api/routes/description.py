@@ -1,0 +1,40 @@
+"""The API's description of itself: OpenAPI for programs, a page for people."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from forebay.api.exchange import Answer, Request
+from forebay.api.routing import Route, Scope
+from forebay.api.service import Service
+
+
+@cache
+def _written() -> tuple[bytes, bytes]:
+    # The description is made from all routes, of which these two are part: hence not at import.
+    from forebay.api.openapi import description, page
+    from forebay.api.routes import ALL_ROUTES
+
+    return description(ALL_ROUTES), page(ALL_ROUTES)
+
+
+async def openapi(service: Service, request: Request) -> Answer:
+    return Answer(200, _written()[0])
+
+
+async def docs(service: Service, request: Request) -> Answer:
+    return Answer(200, _written()[1], b"text/html; charset=utf-8")
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/openapi.json",
+        openapi,
+        "This description, for programs (OpenAPI 3.1).",
+        Scope.OPEN,
+        answers={200: dict[str, Any]},
+    ),
+    Route("GET", "/docs", docs, "This description, for people.", Scope.OPEN, answers={200: bytes}),
+)

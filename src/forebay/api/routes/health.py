@@ -1,0 +1,124 @@
+"""Is it alive, is it ready, and what has it done: for machines that look after servers. No key is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+import forebay
+from forebay.api.answers import answered, iso
+from forebay.api.exchange import Answer, Request
+from forebay.api.routes.status import Throughput, throughput_of
+from forebay.api.routing import Route, Scope
+from forebay.api.service import Service
+
+PROMETHEUS_TEXT = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+class Alive(Struct):
+    status: str
+
+
+class Ready(Struct):
+    status: str
+    reasons: list[str]
+
+
+class Health(Struct, rename="camel"):
+    status: str
+    database: str
+    server: str
+    version: str
+    timestamp: str
+
+
+class MetricsJson(Struct, rename="camel"):
+    uptime_seconds: float
+    requests: int
+    messages: Throughput
+    waiting_consumers: int
+
+
+async def healthz(service: Service, request: Request) -> Answer:
+    """The process answers. Nothing else is asked, so that a database that is away does not get servers restarted."""
+    return answered(Alive("alive"))
+
+
+async def readyz(service: Service, request: Request) -> Answer:
+    """Recovered and serving; otherwise 503 with the reasons."""
+    reasons = []
+    if not service.is_ready:
+        reasons.append("the server is stopping")
+    elif not await service.store.is_healthy():
+        reasons.append("the store does not answer")
+    return answered(Ready("not ready" if reasons else "ready", reasons), 503 if reasons else 200)
+
+
+async def health(service: Service, request: Request) -> Answer:
+    is_healthy = await service.store.is_healthy()
+    return answered(
+        Health(
+            "healthy" if is_healthy else "unhealthy",
+            "connected" if is_healthy else "disconnected",
+            "forebay",
+            forebay.__version__,
+            iso(service.clock.now_us()),
+        ),
+        200 if is_healthy else 503,
+    )
+
+
+async def metrics(service: Service, request: Request) -> Answer:
+    """Prometheus text, or Queen's JSON for who asks for JSON."""
+    if b"application/json" in request.header(b"accept"):
+        uptime = (service.clock.now_us() - service.started_us) / 1_000_000
+        requests = sum(service.counts.requests.values())
+        return answered(MetricsJson(uptime, requests, throughput_of(service), len(service.waiting)))
+    return await prometheus(service, request)
+
+
+async def prometheus(service: Service, request: Request) -> Answer:
+    return Answer(200, ("\n".join(_lines(service)) + "\n").encode(), PROMETHEUS_TEXT)
+
+
+def _lines(service: Service) -> Iterator[str]:
+    counts = service.counts
+    yield from _head("forebay_http_requests_total", "counter", "Requests answered, by operation and status.")
+    for (method, path, status), count in sorted(counts.requests.items()):
+        yield f'forebay_http_requests_total{{method="{method}",path="{path}",status="{status}"}} {count}'
+    yield from _head("forebay_messages_pushed_total", "counter", "Messages accepted by this server.")
+    yield f"forebay_messages_pushed_total {counts.pushed}"
+    yield from _head("forebay_messages_popped_total", "counter", "Messages delivered by this server.")
+    yield f"forebay_messages_popped_total {counts.popped}"
+    yield from _head("forebay_messages_acknowledged_total", "counter", "Answers of consumers, by status.")
+    for word, count in sorted(counts.acknowledged.items()):
+        yield f'forebay_messages_acknowledged_total{{status="{word}"}} {count}'
+    yield from _head("forebay_push_bytes_total", "counter", "Bytes of push requests, decompressed.")
+    yield f"forebay_push_bytes_total {counts.bytes_in}"
+    yield from _head("forebay_waiting_consumers", "gauge", "Long polls that wait for messages.")
+    yield f"forebay_waiting_consumers {len(service.waiting)}"
+    yield from _head("forebay_maintenance", "gauge", "1 while maintenance is on.")
+    yield f'forebay_maintenance{{of="push"}} {int(service.is_push_paused)}'
+    yield f'forebay_maintenance{{of="pop"}} {int(service.is_pop_paused)}'
+
+
+def _head(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
+
+
+ROUTES = (
+    Route("GET", "/healthz", healthz, "Is the process alive.", Scope.OPEN, answers={200: Alive}),
+    Route("GET", "/readyz", readyz, "Can it serve.", Scope.OPEN, answers={200: Ready, 503: Ready}),
+    Route("GET", "/health", health, "Health in Queen's form.", Scope.OPEN, answers={200: Health, 503: Health}),
+    Route(
+        "GET",
+        "/metrics",
+        metrics,
+        "Metrics as Prometheus text, or as JSON with `Accept: application/json`.",
+        Scope.OPEN,
+        answers={200: MetricsJson | str},
+    ),
+    Route("GET", "/metrics/prometheus", prometheus, "Metrics as Prometheus text.", Scope.OPEN, answers={200: str}),
+)

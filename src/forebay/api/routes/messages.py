@@ -1,0 +1,67 @@
+"""Browsing: messages as they are kept, without popping them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from forebay.api.answers import BrowsedMessage, answered, browsed
+from forebay.api.exchange import Answer, Request
+from forebay.api.parameters import LIMIT, Name, Whole
+from forebay.api.problems import not_found, wrong
+from forebay.api.routing import Route, Scope
+from forebay.api.service import Service
+
+QUEUE = Name("queue", None, "The queue to look into.")
+PARTITION = Name("partition", None, "Only this partition.")
+FROM_SEQ = Whole("fromSeq", 1, "Messages with this seq or a higher one.")
+
+
+class MessageList(Struct, rename="camel"):
+    messages: list[BrowsedMessage]
+    next_seq: int | None
+    """Where to go on; null at the end."""
+
+
+async def list_messages(service: Service, request: Request) -> Answer:
+    queue = QUEUE.read(request.query)
+    if queue is None:
+        raise wrong(QUEUE.name, "is missing")
+    return await browse(service, request, queue)
+
+
+async def browse(service: Service, request: Request, queue: str) -> Answer:
+    limit, from_seq = LIMIT.read(request.query), FROM_SEQ.read(request.query)
+    found = await service.store.read(queue, from_seq, limit, PARTITION.read(request.query))
+    following = found[-1].seq + 1 if len(found) == limit else None
+    return answered(MessageList([browsed(message) for message in found], following))
+
+
+async def show_message(service: Service, request: Request) -> Answer:
+    partition_id, transaction_id = request.path
+    message = await service.store.message(partition_id, transaction_id)
+    if message is None:
+        raise not_found(f"no message {transaction_id!r} in partition {partition_id!r}")
+    return answered(browsed(message))
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/api/v1/messages",
+        list_messages,
+        "Read messages of a queue in order, without popping them.",
+        Scope.READ,
+        answers={200: MessageList},
+        query=(QUEUE, PARTITION, FROM_SEQ, LIMIT),
+        problems=(404, 410, 503),
+    ),
+    Route(
+        "GET",
+        "/api/v1/messages/{partitionId}/{transactionId}",
+        show_message,
+        "Show one message.",
+        Scope.READ,
+        answers={200: BrowsedMessage},
+        problems=(404, 503),
+    ),
+)

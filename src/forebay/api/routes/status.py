@@ -1,0 +1,140 @@
+"""Status: the server, its queues and its buffers, for dashboards."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from forebay.api.answers import Pagination, answered, iso
+from forebay.api.exchange import Answer, Request
+from forebay.api.figures import FILTERS, MessageCounts, QueueInfo, chosen, counts_of, info_of, status_of
+from forebay.api.parameters import LIMIT, OFFSET
+from forebay.api.routes.groups import GroupInfo, info_of_group
+from forebay.api.routes.messages import FROM_SEQ, PARTITION, MessageList, browse
+from forebay.api.routing import Route, Scope
+from forebay.api.service import Service
+
+
+class Throughput(Struct, rename="camel"):
+    """Since this server started. Rates come from two looks at these, or from `/metrics`."""
+
+    pushed: int
+    popped: int
+    acknowledged: int
+    refused: int
+
+
+class Status(Struct, rename="camel"):
+    time: str
+    uptime_seconds: float
+    store: str
+    queues: int
+    partitions: int
+    messages: MessageCounts
+    throughput: Throughput
+    waiting_consumers: int
+
+
+class QueueStatusList(Struct):
+    queues: list[QueueInfo]
+    pagination: Pagination
+
+
+class QueueStatusDetail(Struct, rename="camel"):
+    queue: QueueInfo
+    consumer_groups: list[GroupInfo]
+
+
+class Buffers(Struct, rename="camel"):
+    pending: int
+    failed: int
+    db_healthy: bool
+
+
+def throughput_of(service: Service) -> Throughput:
+    counts = service.counts
+    refused = counts.acknowledged["refused"]
+    return Throughput(counts.pushed, counts.popped, sum(counts.acknowledged.values()) - refused, refused)
+
+
+async def show_status(service: Service, request: Request) -> Answer:
+    statuses, lags = await service.store.queues(), await service.store.groups()
+    now_us = service.clock.now_us()
+    return answered(
+        Status(
+            iso(now_us),
+            (now_us - service.started_us) / 1_000_000,
+            service.store_name,
+            len(statuses),
+            sum(status.partitions for status in statuses),
+            counts_of(statuses, lags),
+            throughput_of(service),
+            len(service.waiting),
+        )
+    )
+
+
+async def list_queue_status(service: Service, request: Request) -> Answer:
+    limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
+    found, lags = await chosen(service, request)
+    page = [info_of(each, [lag for lag in lags if lag.queue == each.queue.name]) for each in found]
+    return answered(QueueStatusList(page[offset : offset + limit], Pagination(limit, offset, len(found))))
+
+
+async def show_queue_status(service: Service, request: Request) -> Answer:
+    status, lags = await status_of(service, request.path[0])
+    now_us = service.clock.now_us()
+    return answered(QueueStatusDetail(info_of(status, lags), [info_of_group(lag, now_us) for lag in lags]))
+
+
+async def list_queue_messages(service: Service, request: Request) -> Answer:
+    return await browse(service, request, request.path[0])
+
+
+async def show_buffers(service: Service, request: Request) -> Answer:
+    """Nothing is buffered, so nothing waits and nothing failed."""
+    return answered(Buffers(0, 0, await service.store.is_healthy()))
+
+
+_BASE = "/api/v1/status"
+
+ROUTES = (
+    Route("GET", _BASE, show_status, "The server in numbers.", Scope.READ, answers={200: Status}, problems=(503,)),
+    Route(
+        "GET",
+        f"{_BASE}/queues",
+        list_queue_status,
+        "Queues in numbers.",
+        Scope.READ,
+        answers={200: QueueStatusList},
+        query=(*FILTERS, LIMIT, OFFSET),
+        problems=(503,),
+    ),
+    Route(
+        "GET",
+        f"{_BASE}/queues/{{queue}}",
+        show_queue_status,
+        "A queue and its groups in numbers.",
+        Scope.READ,
+        answers={200: QueueStatusDetail},
+        problems=(404, 503),
+    ),
+    Route(
+        "GET",
+        f"{_BASE}/queues/{{queue}}/messages",
+        list_queue_messages,
+        "Messages of a queue in order, without popping them.",
+        Scope.READ,
+        answers={200: MessageList},
+        query=(PARTITION, FROM_SEQ, LIMIT),
+        problems=(404, 410, 503),
+    ),
+    Route(
+        "GET",
+        f"{_BASE}/buffers",
+        show_buffers,
+        "What waits in buffer files.",
+        Scope.READ,
+        answers={200: Buffers},
+        problems=(503,),
+    ),
+)

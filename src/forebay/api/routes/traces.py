@@ -1,0 +1,140 @@
+"""Traces: what consumers noted about messages on their way."""
+
+from __future__ import annotations
+
+from msgspec import Raw, Struct
+
+from forebay.api.answers import Pagination, answered, iso
+from forebay.api.bodies import TraceBody, decoded
+from forebay.api.exchange import Answer, Request
+from forebay.api.parameters import LIMIT, OFFSET, checked_name
+from forebay.api.routing import Route, Scope
+from forebay.api.service import Service
+from forebay.broker.store import TraceEvent
+from forebay.model.queue import DEFAULT_GROUP
+
+
+class TraceInfo(Struct, rename="camel"):
+    partition_id: str
+    transaction_id: str
+    consumer_group: str
+    event_type: str
+    trace_names: list[str]
+    data: Raw
+    created_at: str
+
+
+class TraceList(Struct):
+    traces: list[TraceInfo]
+    total: int
+    pagination: Pagination | None = None
+
+
+class TraceName(Struct, rename="camel"):
+    trace_name: str
+    trace_count: int
+
+
+class TraceNameList(Struct, rename="camel"):
+    trace_names: list[TraceName]
+    total: int
+    pagination: Pagination
+
+
+class TraceAdded(Struct):
+    success: bool
+
+
+async def add_trace(service: Service, request: Request) -> Answer:
+    body = decoded(TraceBody, await request.body())
+    names = body.trace_names or []
+    names = [names] if isinstance(names, str) else names
+    checked_name(body.partition_id, "partitionId")
+    for index, name in enumerate(names):
+        checked_name(name, f"traceNames[{index}]")
+    await service.store.add_trace(
+        TraceEvent(
+            body.partition_id,
+            checked_name(body.transaction_id, "transactionId"),
+            checked_name(body.consumer_group or DEFAULT_GROUP, "consumerGroup"),
+            checked_name(body.event_type or "info", "eventType"),
+            tuple(dict.fromkeys(names)),
+            bytes(body.data),
+            service.clock.now_us(),
+        )
+    )
+    return answered(TraceAdded(True), 201)
+
+
+def _info(event: TraceEvent) -> TraceInfo:
+    return TraceInfo(
+        event.partition_id,
+        event.transaction_id,
+        event.group,
+        event.event_type,
+        list(event.names),
+        Raw(event.data),
+        iso(event.created_us),
+    )
+
+
+async def traces_of_message(service: Service, request: Request) -> Answer:
+    partition_id, transaction_id = request.path
+    found = await service.store.traces(partition_id, transaction_id)
+    return answered(TraceList([_info(event) for event in found], len(found)))
+
+
+async def traces_by_name(service: Service, request: Request) -> Answer:
+    limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
+    found, total = await service.store.traces_named(request.path[0], limit, offset)
+    return answered(TraceList([_info(event) for event in found], total, Pagination(limit, offset, total)))
+
+
+async def trace_names(service: Service, request: Request) -> Answer:
+    limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
+    found, total = await service.store.trace_names(limit, offset)
+    names = [TraceName(name, count) for name, count in found]
+    return answered(TraceNameList(names, total, Pagination(limit, offset, total)))
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/api/v1/traces",
+        add_trace,
+        "Note something about a message.",
+        Scope.WRITE,
+        answers={201: TraceAdded},
+        body=TraceBody,
+        problems=(413, 415, 503, 507),
+    ),
+    Route(
+        "GET",
+        "/api/v1/traces/names",
+        trace_names,
+        "List the names of traces.",
+        Scope.READ,
+        answers={200: TraceNameList},
+        query=(LIMIT, OFFSET),
+        problems=(503,),
+    ),
+    Route(
+        "GET",
+        "/api/v1/traces/by-name/{name}",
+        traces_by_name,
+        "Traces of one name, the newest first.",
+        Scope.READ,
+        answers={200: TraceList},
+        query=(LIMIT, OFFSET),
+        problems=(503,),
+    ),
+    Route(
+        "GET",
+        "/api/v1/traces/{partitionId}/{transactionId}",
+        traces_of_message,
+        "Traces of one message.",
+        Scope.READ,
+        answers={200: TraceList},
+        problems=(503,),
+    ),
+)

@@ -1,0 +1,97 @@
+"""Transactions: pushes and answers, several of each, over several queues, all or nothing."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from forebay.api.answers import TransactionAckResult, TransactionAnswer, TransactionPushResult, answered, message_id
+from forebay.api.bodies import ITEMS_MAX, PushOperation, TransactionBody, decoded, minted_id, push_items
+from forebay.api.exchange import Answer, Request
+from forebay.api.problems import unavailable, wrong
+from forebay.api.routes.acknowledge import acknowledgement, note
+from forebay.api.routing import Route, Scope
+from forebay.api.service import Service
+from forebay.broker.store import Acknowledgement, PushItem, TransactionOutcome
+
+
+async def transact(service: Service, request: Request) -> Answer:
+    """Do all of it or nothing. What was refused is HTTP 200 with `success: false` and the reason."""
+    body = decoded(TransactionBody, await request.body())
+    _refuse_what_is_not_there(body)
+    pushes, acknowledgements = _operations(body)
+    if pushes and service.is_push_paused:
+        raise unavailable("push maintenance is on", "maintenance")
+    outcome = await service.store.transact(pushes, acknowledgements)
+    if outcome.error:
+        return answered(TransactionAnswer(minted_id(), False, [], outcome.error))
+    service.counts.pushed += len(pushes)
+    note(service, acknowledgements, outcome.acknowledged)
+    for item in pushes if service.waiting.has_lines_for_partitions else ():
+        service.waiting.announce_partition(item.queue, item.partition)
+    return answered(TransactionAnswer(minted_id(), True, _results(body, pushes, outcome)))
+
+
+def _refuse_what_is_not_there(body: TransactionBody) -> None:
+    """A condition or a timer that was left out in silence would break the promise of all or nothing."""
+    for name in ("kv", "timers"):
+        value = getattr(body, name)
+        if value is not UNSET and bytes(value) not in (b"null", b"[]"):
+            raise wrong(name, "is not supported; a transaction has pushes and acks")
+
+
+def _operations(body: TransactionBody) -> tuple[list[PushItem], list[Acknowledgement]]:
+    pushes: list[PushItem] = []
+    acknowledgements: list[Acknowledgement] = []
+    leases = body.required_leases or []
+    # An ack that does not name its lease can only be meant for the one that there is.
+    only_lease = leases[0] if len(leases) == 1 else None
+    for index, operation in enumerate(body.operations):
+        if isinstance(operation, PushOperation):
+            pushes += push_items(operation.items, f"operations[{index}].items")
+        else:
+            acknowledgements.append(acknowledgement(operation, None, only_lease))
+    if len(pushes) + len(acknowledgements) > ITEMS_MAX:
+        raise wrong("operations", f"more than {ITEMS_MAX} pushes and acks together")
+    return pushes, acknowledgements
+
+
+def _results(
+    body: TransactionBody, pushes: list[PushItem], outcome: TransactionOutcome
+) -> list[TransactionPushResult | TransactionAckResult]:
+    """In the order of the operations, each pushed message with its own place."""
+    pushed = iter(zip(pushes, outcome.pushed, strict=True))
+    acknowledged = iter(outcome.acknowledged)
+    results: list[TransactionPushResult | TransactionAckResult] = []
+    for operation in body.operations:
+        if isinstance(operation, PushOperation):
+            for _ in operation.items:
+                item, (status, seq, partition_id, _) = next(pushed)
+                results.append(
+                    TransactionPushResult(
+                        len(results),
+                        True,
+                        status,
+                        item.transaction_id,
+                        message_id(item.queue, seq),
+                        partition_id,
+                        seq,
+                    )
+                )
+        else:
+            answer = next(acknowledged).answered
+            results.append(TransactionAckResult(len(results), True, answer.transaction_id, answer.is_dead))
+    return results
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/api/v1/transaction",
+        transact,
+        "Push and acknowledge, all or nothing.",
+        Scope.WRITE,
+        answers={200: TransactionAnswer},
+        body=TransactionBody,
+        problems=(413, 415, 429, 503, 507),
+    ),
+)

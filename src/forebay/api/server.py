@@ -1,0 +1,117 @@
+"""The server: a socket, uvicorn behind it, and a stop that loses nothing.
+
+Stopping, in order: accept no more; end long polls with 204; let requests that are under way finish, up to a limit of
+time; close the store, which finishes its commits. A client never sees a connection cut in the middle of an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from forebay.api.app import App
+from forebay.api.service import Service
+from forebay.errors import Permanent
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 75
+
+
+class AddressTaken(Permanent):
+    """Something listens there already. Stop it, or take another port (`--port 0` finds a free one)."""
+
+
+class CertificateRefused(Permanent):
+    """The certificate or its key cannot be used. The server does not fall back to plain HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where and how."""
+
+    socket: socket.socket
+    certificate: str = ""
+    certificate_key: str = ""
+    stop_seconds: float = 30.0
+
+    @property
+    def url(self) -> str:
+        host, port = self.socket.getsockname()[:2]
+        scheme = "https" if self.certificate else "http"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """Listen, or raise the OSError that says why not."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    listening.setblocking(False)
+    return listening
+
+
+class _Uvicorn(uvicorn.Server):
+    """Uvicorn without its signal handlers: the order of stopping is decided here."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(service: Service, listening: Listening, on_ready: Callable[[], None]) -> None:
+    """Serve until SIGTERM or SIGINT; the store is opened before the first request and closed after the last."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = _Uvicorn(_settings(App(service), listening))
+    try:
+        await service.start()
+        serving = asyncio.create_task(server.serve(sockets=[listening.socket]))
+        on_ready()
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await service.stop()
+        server.should_exit = True
+        await serving
+        stopping.cancel()
+    finally:
+        await service.store.close()
+        listening.socket.close()
+
+
+def _settings(app: App, listening: Listening) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(listening.stop_seconds)),
+        ssl_certfile=listening.certificate or None,
+        ssl_keyfile=listening.certificate_key or None,
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise CertificateRefused(f"{Path(listening.certificate)}: {error}") from error
+    return config

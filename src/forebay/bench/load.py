@@ -1,0 +1,106 @@
+"""Load for an HTTP server: prepared requests over many connections, each sent when the last was answered.
+
+It runs in a process of its own and does as little as it can per request, so that the server is what is measured.
+
+Usage: python -m forebay.bench.load HOST PORT CONNECTIONS COUNT, with the requests' bytes on standard input, each
+preceded by its length as 8 bytes. Connections take turns with the requests. Prints requests per second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+_LENGTH_BYTES = 8
+
+
+class _Connection(asyncio.Protocol):
+    """Sends the next request as soon as the whole answer to the last one is there."""
+
+    def __init__(self, requests: Iterator[bytes], left: list[int], done: asyncio.Event) -> None:
+        self._requests = requests
+        self._left = left
+        self._done = done
+        self._buffer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # a TCP connection's is one
+        self._next()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
+            size = end + 4 + _content_length(self._buffer[:end])
+            if len(self._buffer) < size:
+                return
+            if not self._buffer.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2")):
+                raise SystemExit(f"the server answered {self._buffer[:300]!r}")
+            self._buffer = self._buffer[size:]
+            self._left[1] -= 1
+            if self._left[1] == 0:
+                self._done.set()
+            self._next()
+
+    def _next(self) -> None:
+        if self._left[0] > 0:
+            self._left[0] -= 1
+            self._transport.write(next(self._requests))
+
+
+def _content_length(head: bytes) -> int:
+    at = head.lower().find(b"content-length:")
+    return int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+
+
+async def _drive(host: str, port: int, connections: int, count: int, requests: Sequence[bytes]) -> float:
+    loop = asyncio.get_running_loop()
+    left, done = [count, count], asyncio.Event()
+    turns = itertools.cycle(requests)
+    started = time.perf_counter()
+    opened = [
+        await loop.create_connection(lambda: _Connection(turns, left, done), host, port) for _ in range(connections)
+    ]
+    await done.wait()
+    seconds = time.perf_counter() - started
+    for transport, _ in opened:
+        transport.close()
+    return count / seconds
+
+
+def drive(host: str, port: int, requests: Sequence[bytes], *, connections: int, count: int) -> float:
+    """Requests per second, from a process of its own."""
+    command = [sys.executable, "-m", "forebay.bench.load", host, str(port), str(connections), str(count)]
+    prepared = b"".join(len(request).to_bytes(_LENGTH_BYTES, "little") + request for request in requests)
+    done = subprocess.run(command, input=prepared, capture_output=True, check=True)
+    return float(done.stdout)
+
+
+def post(path: str, body: bytes) -> bytes:
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+
+
+def _prepared(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + _LENGTH_BYTES], "little")
+        yield data[at + _LENGTH_BYTES : at + _LENGTH_BYTES + size]
+        at += _LENGTH_BYTES + size
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    host, port, connections, count = sys.argv[1], *map(int, sys.argv[2:5])
+    given = list(_prepared(sys.stdin.buffer.read()))
+    sys.stdout.write(f"{uvloop.run(_drive(host, port, connections, count, given))}\n")

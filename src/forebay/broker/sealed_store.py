@@ -1,0 +1,87 @@
+"""A store whose encrypted queues are encrypted: wraps any other, seals on the way in and opens on the way out.
+
+It need not know which queues are encrypted: the store refuses an unsealed payload for one that is, within the same
+transaction that would have stored it. The refusal teaches the wrapper, which seals and tries again. So a queue that
+another server has made encrypted a moment ago is safe too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from forebay.broker.encryption import Cipher, plain_form, stored_form
+from forebay.broker.store import (
+    Acknowledgement,
+    DeadLetterFilter,
+    DeadMessage,
+    Message,
+    Popped,
+    PopRequest,
+    Pushed,
+    PushItem,
+    Store,
+    TransactionOutcome,
+)
+from forebay.errors import PayloadInClear
+from forebay.model.queue import Queue, QueueOptions
+
+T = TypeVar("T")
+
+
+class SealedStore:
+    """Everything that is not named here goes straight to the store behind it."""
+
+    def __init__(self, inner: Store, cipher: Cipher | None) -> None:
+        self._inner = inner
+        self._cipher = cipher
+        self._encrypted: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def configure(self, queue: str, options: QueueOptions, namespace: str, task: str) -> Queue:
+        if options.encryption_enabled and self._cipher is None:
+            raise PayloadInClear(queue)
+        return await self._inner.configure(queue, options, namespace, task)
+
+    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+        return await self._sealed(items, self._inner.push)
+
+    async def transact(
+        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+    ) -> TransactionOutcome:
+        return await self._sealed(pushes, lambda items: self._inner.transact(items, acknowledgements))
+
+    async def _sealed(self, items: Sequence[PushItem], send: Callable[[Sequence[PushItem]], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await send([self._stored(item) for item in items])
+            except PayloadInClear as refused:
+                if self._cipher is None or refused.queue in self._encrypted:
+                    raise
+                self._encrypted.add(refused.queue)
+
+    def _stored(self, item: PushItem) -> PushItem:
+        cipher = self._cipher if item.queue in self._encrypted else None
+        payload = stored_form(item.payload, item.queue, cipher)
+        return item if payload is item.payload else item._replace(payload=payload)
+
+    def _plain(self, message: Message) -> Message:
+        payload = plain_form(message.payload, message.queue, self._cipher)
+        return message if payload is message.payload else message._replace(payload=payload)
+
+    async def pop(self, request: PopRequest) -> Popped:
+        popped = await self._inner.pop(request)
+        return popped._replace(messages=[self._plain(message) for message in popped.messages])
+
+    async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]:
+        return [self._plain(message) for message in await self._inner.read(queue, from_seq, limit, partition)]
+
+    async def message(self, partition_id: str, transaction_id: str) -> Message | None:
+        found = await self._inner.message(partition_id, transaction_id)
+        return found and self._plain(found)
+
+    async def dead_letters(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
+        found, total = await self._inner.dead_letters(wanted, limit, offset)
+        return [letter._replace(message=self._plain(letter.message)) for letter in found], total

@@ -1,0 +1,87 @@
+"""The store on PostgreSQL: one database, any number of servers, nothing that one of them must remember for another.
+
+**Tables** (schema `forebay`, made by `migrations`; the queries are in `broker/sql`, one file each)
+
+| table          | one row per              | columns that need a word                                              |
+|----------------|--------------------------|-----------------------------------------------------------------------|
+| `queues`       | queue                    | `next_seq`: what the next message gets. `removed`, `size_bytes`:      |
+|                |                          | what is kept, without counting. `name`: none once it was deleted      |
+| `partitions`   | partition                | `last_seq`, `newest_us`: is there work, and is it old enough.         |
+|                |                          | `last_position`: messages ever pushed. `removed_seq`,                 |
+|                |                          | `removed_position`: up to where retention has removed them            |
+| `messages`     | message                  | append-only. `payload`: bytes, never looked into. `position`: its     |
+|                |                          | place in the partition, so that lag is a subtraction.                 |
+|                |                          | `transaction_id`: indexed for producers' own ids only                 |
+| `groups`       | group, queue             | `start_seq`: where it starts in partitions it has not touched.        |
+|                |                          | `looked_seq`: partitions whose last seq is not higher are known       |
+| `deliveries`   | partition, group that    | `state`: what `broker.delivery` decides on; the others repeat what    |
+|                | had to do with each other| queries need. `due_us`: when to look again, none for never            |
+| `dead_letters` | message, group           | a copy of the message: retention may remove the original              |
+| `traces`       | event                    |                                                                       |
+| `flags`        | switch                   |                                                                       |
+| `waits`        | queue, server            | who wants to be told of pushes; unlogged, worth nothing after a crash |
+
+**The way in** (`pushing`, `coalescer`). Pushes that wait at the same time share a transaction. It locks its queues'
+rows, and only then gives out seqs; the lock lasts until the commit, so commits become visible in the order of their
+seqs, and a reader that has seen seq 7 can never be shown a 5 later.
+
+**The way out** (`popping`). A group finds work in two places and scans neither all partitions nor all messages: in
+`deliveries`, by `due_us` (more to come, a lease that ends, a retry, a delay); and in `partitions`, by `last_seq` above
+the group's `looked_seq`. What is found in the second is entered into the first, so each push is looked at once per
+group. A due row is locked with SKIP LOCKED, decided upon in Python, and written once. No message is ever updated.
+
+Why nothing is missed: a push makes its partition's `last_seq` higher than any `looked_seq` written before, because
+seqs are visible in order. Whoever looks around locks the deliveries that it finds, so it either sees the `due_us` that
+a concurrent ack writes, or that ack sees the new `last_seq`.
+
+**Locks** are taken in one order: dead letters, queues by number, (their partitions go with them), groups, deliveries
+by group and partition. Whoever takes several of a kind sorts them first; poppers skip what is locked.
+
+**What is durable when**
+
+| what was answered                                          | killed server | killed PostgreSQL, power cut       |
+|------------------------------------------------------------|---------------|------------------------------------|
+| push, transaction, configure, flag, seek, deletion, replay | survives      | survives                           |
+| pop (leases, attempts), ack, extension, trace, retention   | survives      | but for the last moments: at most  |
+|                                                            |               | three times `wal_writer_delay`, in |
+|                                                            |               | order, each as a whole             |
+
+What is undone is delivered again, or removed again.
+
+**What happens when**
+
+| trouble                         | a request                                   | remedy                             |
+|---------------------------------|---------------------------------------------|------------------------------------|
+| PostgreSQL is away              | `StoreUnavailable`; each tries to connect   | none: it resumes by itself         |
+| connection breaks before COMMIT | done again on another connection, once      | none                               |
+| connection breaks in COMMIT     | the database is asked whether it happened   | none; if it stays away for 10 s,   |
+|                                 |                                             | `StoreUnavailable`: unknown        |
+| deadlock, serialization failure | done again, up to 6 times                   | none                               |
+| a server is killed              | its transactions roll back, its leases end  | none                               |
+| two servers start at once       | one migrates, the other waits               | none                               |
+| newer or changed schema         | does not open (`SchemaRefused`)             | use the Forebay that made it       |
+| the clock is set back           | plans are looked at again, leases from the  | none                               |
+|                                 | future are over                             |                                    |
+| a notice is lost                | waiting consumers look by themselves        | none                               |
+
+**Time** is the database's, so that all servers agree (`statement_timestamp()`, through `forebay.now_us()`); a store
+that was given a clock passes its time with every query instead.
+
+**Limits**
+
+| what                                  | limit                            | at the limit                      |
+|---------------------------------------|----------------------------------|-----------------------------------|
+| connections per server                | 4 durable, 8 delivery, 2 notices | wait 10 s, then `StoreUnavailable`|
+| one group of pushes                   | 2 MiB, or one request            | the next group begins             |
+| groups of pushes under way            | 1                                | pushes wait for the next          |
+| partitions entered by one look around | 1,000                            | it looks again                    |
+| one piece of retention                | 2,000 messages                   | the next piece begins             |
+
+**What it does not do**: find a message by a minted id quickly (the partition is searched), recognise a minted id that
+is pushed twice, shard one queue over several databases.
+"""
+
+from forebay.broker.stores.postgres.migrations import SchemaRefused
+from forebay.broker.stores.postgres.store import PostgresStore
+
+__all__ = ["PostgresStore", "SchemaRefused"]

@@ -1,0 +1,136 @@
+"""What consumers answer: the deliveries are locked in order, `delivery` judges, dead letters and states are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+from forebay.broker import delivery
+from forebay.broker.delivery import Answer, Answered, DeliveryState
+from forebay.broker.store import Acknowledged, Acknowledgement
+from forebay.broker.stores.postgres.connections import Connection, Cursor, rows
+from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, due_us, read_state, save
+from forebay.broker.stores.postgres.names import partition_number, stored_options
+from forebay.broker.stores.postgres.queries import query
+from forebay.model.queue import QueueOptions
+
+
+class Judged(NamedTuple):
+    acknowledged: list[Acknowledged]
+    released: set[str]
+    """Queues of which a lease is over."""
+    planned: Cursor | None
+    """When the deliveries that changed are due."""
+    now_us: int
+
+    async def freed(self) -> set[str]:
+        """After the commit: queues of which a partition has more at once, now that its lease is over."""
+        if self.planned is None or not self.released:
+            return set()
+        has_more = any(due == self.now_us for [due] in await self.planned.fetchall())
+        return self.released if has_more else set()
+
+
+@dataclass(slots=True)
+class _Locked:
+    group_id: int
+    partition_id: int
+    group: str
+    state: DeliveryState
+    queue: str
+    options: QueueOptions
+    partition: str
+    is_changed: bool = False
+    dropped: int = 0
+    burials: list[Burial] = field(default_factory=list)
+
+
+async def acknowledge(
+    connection: Connection, acknowledgements: Sequence[Acknowledgement], now_us: int | None
+) -> Judged:
+    """Judge the answers in order and write what came of them. One that is refused changes nothing."""
+    locked, time_us = await _lock(connection, acknowledgements, now_us)
+    acknowledged = _judge_all(locked, acknowledgements, time_us)
+    changed = [one for one in locked.values() if one.is_changed]
+    await bury(connection, [burial for one in changed for burial in one.burials], time_us)
+    saved = [
+        Delivery(one.group_id, one.partition_id, one.state, due_us(one.state, time_us), one.dropped) for one in changed
+    ]
+    planned = await save(connection, saved, time_us)
+    return Judged(acknowledged, {one.queue for one in changed if not one.state.lease_id}, planned, time_us)
+
+
+async def _lock(
+    connection: Connection, acknowledgements: Sequence[Acknowledgement], now_us: int | None
+) -> tuple[dict[tuple[int, str], _Locked], int]:
+    wanted = {
+        (number, acknowledgement.group)
+        for acknowledgement in acknowledgements
+        if (number := partition_number(acknowledgement.partition_id)) is not None
+    }
+    if not wanted:
+        return {}, 0
+    values: dict[str, object] = {
+        "partition_ids": [number for number, _ in wanted],
+        "groups": [group for _, group in wanted],
+        "now_us": now_us,
+    }
+    locked: dict[tuple[int, str], _Locked] = {}
+    time_us = 0
+    for found in cast("list[tuple[Any, ...]]", await rows(connection, query("ack_lock"), values)):
+        partition_id, group, group_id, state, cursor_seq, queue, options, partition, time_us = found
+        locked[partition_id, group] = _Locked(
+            group_id,
+            partition_id,
+            group,
+            read_state(state, cursor_seq),
+            queue,
+            stored_options(options),
+            partition,
+        )
+    return locked, time_us
+
+
+def _judge_all(
+    locked: dict[tuple[int, str], _Locked], acknowledgements: Sequence[Acknowledgement], time_us: int
+) -> list[Acknowledged]:
+    """All answers under one lease to one partition are judged together: judging copies the state."""
+    together: dict[tuple[str, str, str], list[int]] = {}
+    for place, acknowledgement in enumerate(acknowledgements):
+        together.setdefault(acknowledgement[:3], []).append(place)
+    judged: list[Acknowledged | None] = [None] * len(acknowledgements)
+    for (partition_id, group, lease_id), places in together.items():
+        number = partition_number(partition_id)
+        one = None if number is None else locked.get((number, group))
+        answers = [acknowledgements[place].answer for place in places]
+        for place, acknowledged in zip(places, _judge(one, lease_id, answers, time_us), strict=True):
+            judged[place] = acknowledged
+    return cast("list[Acknowledged]", judged)
+
+
+def _judge(one: _Locked | None, lease_id: str, answers: list[Answer], time_us: int) -> list[Acknowledged]:
+    if one is None:
+        refused = [Answered(answer.transaction_id, False, delivery.LEASE_INVALID) for answer in answers]
+        return [Acknowledged(answered, "", "") for answered in refused]
+    judged, dead, one.state = delivery.acknowledge(one.state, lease_id, answers, one.options, now_us=time_us)
+    one.is_changed = one.is_changed or any(answered.is_accepted for answered in judged)
+    one.dropped += sum(letter.is_dropped for letter in dead)
+    one.burials += [Burial(one.partition_id, one.group, letter) for letter in dead]
+    return [Acknowledged(answered, one.queue, one.partition) for answered in judged]
+
+
+async def extend(connection: Connection, lease_id: str, seconds: int, now_us: int | None) -> int | None:
+    """Until when the lease now lasts; None when nobody holds it."""
+    values: dict[str, object] = {"lease_id": lease_id, "now_us": now_us}
+    saved: list[Delivery] = []
+    until_us, time_us = None, 0
+    for found in cast("list[tuple[Any, ...]]", await rows(connection, query("lease_lock"), values)):
+        group_id, partition_id, column, cursor_seq, time_us = found
+        state = read_state(column, cursor_seq)
+        if state.is_leased_at(time_us):
+            state = delivery.extended(state, now_us=time_us, seconds=seconds)
+            until_us = max(until_us or 0, state.lease_until_us)
+            saved.append(Delivery(group_id, partition_id, state, state.lease_until_us))
+    await save(connection, saved, time_us)
+    return until_us

@@ -1,0 +1,171 @@
+"""Taking from partitions that are locked: read what is new, let `delivery` decide, write what it decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+from forebay.broker import delivery
+from forebay.broker.delivery import Candidate, Claim, DeadLetter, DeliveryState
+from forebay.broker.store import Message, PopRequest
+from forebay.broker.stores.postgres.connections import Connection, rows
+from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, due_us, save
+from forebay.broker.stores.postgres.names import wire_id
+from forebay.broker.stores.postgres.queries import query
+from forebay.model.queue import QueueOptions
+
+SECOND_US = 1_000_000
+
+
+class Place(NamedTuple):
+    """A queue that a pop may take from, and its group there."""
+
+    queue_id: int
+    queue: str
+    options: QueueOptions
+    group_id: int
+
+
+class Taken(NamedTuple):
+    """A partition whose delivery is locked."""
+
+    partition_id: int
+    partition: str
+    newest_us: int
+    state: DeliveryState
+
+
+class _Content(NamedTuple):
+    transaction_id: str
+    created_us: int
+    trace_id: str
+    payload: bytes
+    headers: bytes
+    is_binary: bool
+
+
+class Claiming:
+    """One pop in one transaction on one queue."""
+
+    def __init__(self, connection: Connection, place: Place, request: PopRequest, lease_id: str, now_us: int) -> None:
+        self._connection = connection
+        self._place = place
+        self._request = request
+        self._lease_id = lease_id
+        self._now_us = now_us
+        self._contents: dict[int, _Content] = {}
+        """Messages that were read whole, by seq."""
+
+    async def claim(self, taken: Sequence[Taken], room: int) -> tuple[int, list[Message]]:
+        """Take up to `room` messages; returns from how many partitions, and the messages."""
+        fresh = await self._read_fresh(taken, room)
+        saved: list[Delivery] = []
+        burials: list[Burial] = []
+        delivered: list[tuple[Taken, int, int]] = []
+        claimed = 0
+        for one in taken:
+            if len(delivered) >= room:
+                break  # what was not looked at stays due
+            left = room - len(delivered)
+            claim, due, dead = await self._claim_one(one, fresh.get(one.partition_id, []), left)
+            burials += [Burial(one.partition_id, self._request.group, letter) for letter in dead]
+            dropped = sum(letter.is_dropped for letter in dead)
+            saved.append(Delivery(self._place.group_id, one.partition_id, claim.state, due, dropped))
+            delivered += [(one, seq, attempts) for seq, attempts in claim.delivered]
+            claimed += bool(claim.delivered)
+        await self._read_contents([seq for _, seq, _ in delivered if seq not in self._contents])
+        await bury(self._connection, burials, self._now_us)
+        await save(self._connection, saved, self._now_us)
+        # One that is not there was removed by retention in this very moment.
+        return claimed, [self._message(*found) for found in delivered if found[1] in self._contents]
+
+    async def _claim_one(
+        self, one: Taken, fresh: list[Candidate], room: int
+    ) -> tuple[Claim, int | None, list[DeadLetter]]:
+        """Decide for one partition; also when to look at it next, and which messages died."""
+        options, now_us = self._place.options, self._now_us
+        window_end_us = one.newest_us + options.window_buffer_seconds * SECOND_US
+        if options.window_buffer_seconds and window_end_us > now_us:
+            lease_end_us = one.state.lease_until_us if one.state.is_leased_at(now_us) else 0
+            return Claim((), (), one.state), max(lease_end_us, window_end_us), []
+        delay_us = options.delayed_processing_seconds * SECOND_US
+        state, dead = one.state, list[DeadLetter]()
+        while True:
+            ready = _first_visible(fresh, now_us - delay_us)
+            claim = delivery.claim(
+                state,
+                ready,
+                options,
+                now_us=now_us,
+                batch=room,
+                lease_id=self._lease_id,
+                auto_ack=self._request.auto_ack,
+            )
+            if claim is None:
+                due = due_us(state, now_us)
+                if due is None and len(ready) < len(fresh):
+                    due = fresh[len(ready)].created_us + delay_us
+                return Claim((), (), state), due, dead
+            state = claim.state
+            dead += claim.dead
+            if claim.delivered:
+                return claim, due_us(state, now_us), dead
+            # Everything that was read is dead: the next may be alive.
+            again = await self._read_fresh([one._replace(state=state)], room)
+            fresh = again.get(one.partition_id, [])
+
+    async def _read_fresh(self, taken: Sequence[Taken], limit: int) -> dict[int, list[Candidate]]:
+        is_whole = len(taken) == 1
+        values: dict[str, object] = {
+            "partition_ids": [one.partition_id for one in taken],
+            "seen_seqs": [one.state.last_seen_seq() for one in taken],
+            "limit": limit,
+            "is_whole": is_whole,
+        }
+        found = cast("list[tuple[Any, ...]]", await rows(self._connection, query("pop_read_fresh"), values))
+        fresh: dict[int, list[Candidate]] = {}
+        for partition_id, seq, *content in found:
+            fresh.setdefault(partition_id, []).append(Candidate(seq, content[0], content[1]))
+            if is_whole:
+                self._contents[seq] = _Content(*content)
+        return fresh
+
+    async def _read_contents(self, seqs: list[int]) -> None:
+        if not seqs:
+            return
+        values: dict[str, object] = {"queue_id": self._place.queue_id, "seqs": seqs}
+        found = cast("list[tuple[Any, ...]]", await rows(self._connection, query("pop_read_messages"), values))
+        for seq, *content in found:
+            self._contents[seq] = _Content(*content)
+
+    def _message(self, one: Taken, seq: int, attempts: int) -> Message:
+        content = self._contents[seq]
+        return Message(
+            seq=seq,
+            queue=self._place.queue,
+            partition=one.partition,
+            partition_id=wire_id(self._place.queue_id, one.partition_id),
+            transaction_id=content.transaction_id,
+            trace_id=content.trace_id,
+            created_us=content.created_us,
+            payload=content.payload,
+            headers=content.headers,
+            is_binary=content.is_binary,
+            attempts=attempts,
+        )
+
+
+def without_removed(state: DeliveryState, removed_seq: int) -> DeliveryState:
+    """The state without what retention has removed."""
+    state = delivery.without_gone(state, lambda seq: seq > removed_seq)
+    if not state.pending and state.cursor_seq < removed_seq:
+        return DeliveryState(removed_seq, finished=state.finished)
+    return state
+
+
+def _first_visible(fresh: list[Candidate], visible_us: int) -> list[Candidate]:
+    """Those at the front that are old enough. Order is kept: one that is too young holds up those behind it."""
+    for place, candidate in enumerate(fresh):
+        if candidate.created_us > visible_us:
+            return fresh[:place]
+    return fresh

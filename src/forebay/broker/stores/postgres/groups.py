@@ -1,0 +1,90 @@
+"""Groups: their lag, where they stand, and forgetting them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, cast
+
+from forebay.broker.store import GroupLag, SeekTarget
+from forebay.broker.stores.postgres.connections import Connection, Database, rows, send
+from forebay.broker.stores.postgres.deliveries import read_state
+from forebay.broker.stores.postgres.queries import query
+from forebay.errors import UnknownQueue
+
+SECOND_US = 1_000_000
+
+
+async def lags(database: Database, now_us: int | None) -> list[GroupLag]:
+    leased: Counter[tuple[str, str]] = Counter()
+    for found in cast("list[tuple[Any, ...]]", await database.ask(query("groups_leased"), {"now_us": now_us})):
+        queue, group, column, time_us = found
+        state = read_state(column, 0)
+        if state.is_leased_at(time_us):
+            leased[queue, group] += sum(pending.is_leased for pending in state.pending)
+    found_groups = cast("list[tuple[Any, ...]]", await database.ask(query("groups_list"), {"now_us": now_us}))
+    return [
+        GroupLag(
+            group=group,
+            queue=queue,
+            subscription_mode=mode,
+            subscription_from_us=from_us,
+            created_us=created_us,
+            partitions=partitions,
+            partitions_with_lag=lagging,
+            lag_messages=messages,
+            lag_seconds=(time_us - oldest_us) / SECOND_US,
+            leased=leased[queue, group],
+            last_active_us=last_active_us,
+        )
+        for (
+            group,
+            queue,
+            mode,
+            from_us,
+            created_us,
+            last_active_us,
+            partitions,
+            lagging,
+            messages,
+            oldest_us,
+            time_us,
+        ) in found_groups
+    ]
+
+
+async def seek(
+    connection: Connection, group: str, queue: str, partition: str | None, target: SeekTarget, now_us: int | None
+) -> int:
+    """Set cursors; leases on them end."""
+    found = cast("list[tuple[Any, ...]]", await rows(connection, query("queue_find"), {"name": queue}))
+    if not found:
+        raise UnknownQueue(queue)
+    queue_id = found[0][-1]
+    subscription = {"queue_id": queue_id, "group": group, "mode": "all", "from_us": 0, "now_us": now_us}
+    await send(connection, query("group_make"), subscription)
+    values: dict[str, object] = {
+        "queue_id": queue_id,
+        "group": group,
+        "seq": target.seq,
+        "time_us": target.time_us,
+        "now_us": now_us,
+    }
+    [[group_id, start_seq, time_us]] = await rows(connection, query("seek_start"), values)
+    start_seq = max(cast("int", start_seq), 0)
+    if partition is not None:
+        place: dict[str, object] = {
+            "group_id": group_id,
+            "queue_id": queue_id,
+            "partition": partition,
+            "start_seq": start_seq,
+            "now_us": time_us,
+        }
+        return len(await rows(connection, query("seek_one"), place))
+    await send(connection, query("seek_forget_all"), {"group_id": group_id, "start_seq": start_seq})
+    [[count]] = await rows(connection, query("partitions_count"), {"queue_id": queue_id})
+    return cast("int", count)
+
+
+async def delete(connection: Connection, group: str, queue: str | None) -> int:
+    [[known, _]] = await rows(connection, query("group_delete"), {"group": group, "queue": queue})
+    return cast("int", known)

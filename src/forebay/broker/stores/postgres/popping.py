@@ -1,0 +1,135 @@
+"""The way out: find partitions that are due for a group, lock them, let `delivery` decide, write the leases.
+
+Finding never looks at all partitions. Those that the group has dealt with have a row in `deliveries` that says when
+they are due next; those that got messages since the group last looked (`looked_seq`) are found by their last seq.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, cast
+
+from forebay.broker.store import Message, Popped, PopRequest
+from forebay.broker.stores.postgres.claiming import Claiming, Place, Taken, without_removed
+from forebay.broker.stores.postgres.connections import Connection, Database, rows
+from forebay.broker.stores.postgres.deliveries import read_state
+from forebay.broker.stores.postgres.names import stored_options
+from forebay.broker.stores.postgres.queries import query
+
+SECOND_US = 1_000_000
+ROUNDS_MAX = 20
+"""How often one pop looks for further partitions when those it got had nothing that may be delivered now."""
+
+
+class Pop:
+    """One request on its way through the queues that it covers."""
+
+    def __init__(self, database: Database, request: PopRequest, now_us: int | None) -> None:
+        self._database = database
+        self._request = request
+        self._now_us = now_us
+        self._lease_id = str(uuid.uuid4())
+        self._messages: list[Message] = []
+        self._claimed = 0
+
+    async def run(self) -> Popped:
+        for place in await self._places():
+            await self._take_from(place)
+            if self._is_full():
+                break
+        lease_id = self._lease_id if self._messages and not self._request.auto_ack else ""
+        return Popped(lease_id, self._messages, self._claimed)
+
+    def _is_full(self) -> bool:
+        return self._claimed >= self._request.partitions or len(self._messages) >= self._request.batch
+
+    async def _places(self) -> list[Place]:
+        request = self._request
+        values: dict[str, object] = {"group": request.group, "queue": request.queue, "now_us": self._now_us}
+        if not request.queue:
+            values |= {"namespace": request.namespace, "task": request.task}
+        text = query("pop_find_queue" if request.queue else "pop_find_queues")
+        found = cast("list[tuple[Any, ...]]", await self._database.ask(text, values))
+        unknown = [queue_id for queue_id, _, _, group_id, *_ in found if group_id is None]
+        if unknown:
+            for queue_id in unknown:
+                await self._database.ask(query("group_make"), self._subscription(queue_id))
+            found = cast("list[tuple[Any, ...]]", await self._database.ask(text, values))
+        for _, _, _, group_id, last_active_us, now_us in found:
+            if group_id is not None and abs(now_us - last_active_us) >= SECOND_US:
+                await self._touch(group_id, is_clock_back=now_us < last_active_us, now_us=now_us)
+        return [
+            Place(queue_id, name, stored_options(options), group_id)
+            for queue_id, name, options, group_id, *_ in found
+            if group_id is not None
+        ]
+
+    def _subscription(self, queue_id: int) -> dict[str, object]:
+        request = self._request
+        return {
+            "queue_id": queue_id,
+            "group": request.group,
+            "mode": request.subscription_mode,
+            "from_us": request.subscription_from_us,
+            "now_us": self._now_us,
+        }
+
+    async def _touch(self, group_id: int, *, is_clock_back: bool, now_us: int) -> None:
+        values: dict[str, object] = {"group_id": group_id, "now_us": now_us}
+        if is_clock_back:
+            await self._database.ask(query("group_clock_went_back"), values)
+        await self._database.ask(query("group_touch"), values)
+
+    async def _take_from(self, place: Place) -> None:
+        if self._request.partition is not None:
+            values: dict[str, object] = {
+                "group_id": place.group_id,
+                "partition": self._request.partition,
+                "now_us": self._now_us,
+            }
+            await self._database.ask(query("pop_plan_partition"), values)
+            await self._round(place, "pop_take_partition", values)
+            return
+        has_looked = False
+        for _ in range(ROUNDS_MAX):
+            wanted = self._request.partitions - self._claimed
+            values = {"group_id": place.group_id, "now_us": self._now_us, "limit": wanted}
+            locked = await self._round(place, "pop_take_due", values)
+            if self._is_full():
+                return
+            if locked < wanted and not has_looked:
+                # What is due is taken; now what came in since.
+                has_looked = not await self._look_around(place)
+            elif locked == 0:
+                # Nothing is due, or others have it in hand: wait for them, so that nothing is missed.
+                if await self._round(place, "pop_wait_due", {**values, "limit": 1}) == 0:
+                    return
+                if self._is_full():
+                    return
+
+    async def _look_around(self, place: Place) -> bool:
+        """True when there may be more to look at."""
+        values: dict[str, object] = {"group_id": place.group_id, "now_us": self._now_us}
+        found = await self._database.ask(query("pop_look_around"), values)
+        return bool(found) and cast("int", found[0][0]) >= 1000
+
+    async def _round(self, place: Place, name: str, values: dict[str, object]) -> int:
+        """Lock deliveries with one query and take from them; returns how many were locked."""
+        room = self._request.batch - len(self._messages)
+
+        async def work(connection: Connection) -> tuple[int, int, list[Message]]:
+            found = cast("list[tuple[Any, ...]]", await rows(connection, query(name), values))
+            if not found:
+                return 0, 0, []
+            taken = [
+                Taken(partition_id, partition, newest_us, without_removed(read_state(state, cursor_seq), removed_seq))
+                for partition_id, state, cursor_seq, partition, newest_us, removed_seq, _ in found
+            ]
+            claiming = Claiming(connection, place, self._request, self._lease_id, int(found[0][-1]))
+            claimed, messages = await claiming.claim(taken, room)
+            return len(found), claimed, messages
+
+        locked, claimed, messages = await self._database.run(work, is_once=self._request.auto_ack)
+        self._claimed += claimed
+        self._messages += messages
+        return locked

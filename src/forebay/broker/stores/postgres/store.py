@@ -1,0 +1,304 @@
+"""The store on PostgreSQL: each method of the protocol in terms of this package's parts."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from psycopg.types.json import Jsonb
+
+from forebay.broker.store import (
+    Acknowledged,
+    Acknowledgement,
+    DeadLetterFilter,
+    DeadMessage,
+    GroupLag,
+    Message,
+    PartitionStatus,
+    Popped,
+    PopRequest,
+    Pushed,
+    PushItem,
+    QueueStatus,
+    SeekTarget,
+    TraceEvent,
+    TransactionOutcome,
+    Waker,
+)
+from forebay.broker.stores.postgres import acknowledging, browsing, dead_letters, groups, retention
+from forebay.broker.stores.postgres.coalescer import Coalescer
+from forebay.broker.stores.postgres.connections import REQUEST_SECONDS_MAX, Connection, Database, opened
+from forebay.broker.stores.postgres.migrations import migrate
+from forebay.broker.stores.postgres.notices import Notices
+from forebay.broker.stores.postgres.popping import Pop
+from forebay.broker.stores.postgres.pushing import Availability, MissingQueues, Outcome, Push, queues_to_make
+from forebay.broker.stores.postgres.queries import query
+from forebay.clock import Clock
+from forebay.errors import PayloadInClear, QueueFull, StoreUnavailable
+from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of, options_to_wire
+
+GROUP_BYTES_MAX = 2 << 20
+"""Of pushes that share a transaction. A larger one goes alone."""
+ITEM_BYTES = 200
+"""What a message weighs in a group besides its payload."""
+MAKE_QUEUES_MAX = 5
+"""How often a push makes queues that somebody else deletes in the same moment."""
+
+
+class _Refused(Exception):
+    """Rolls a transaction back; carries why."""
+
+
+class PostgresStore:
+    """Queues in one database, shared by any number of servers.
+
+    `clock` is for tests. Without it the database's clock counts, the one clock that all servers have in common.
+    """
+
+    def __init__(
+        self, url: str, *, clock: Clock | None = None, request_seconds_max: float = REQUEST_SECONDS_MAX
+    ) -> None:
+        self._url = url
+        self._clock = clock
+        self._server_id = uuid.uuid4().hex
+        self._database = Database(url, request_seconds_max=request_seconds_max)
+        self._wake: Waker = lambda queue, count: None
+        self._pushes: Coalescer[Sequence[PushItem], list[Pushed]] = Coalescer(self._commit, size_max=GROUP_BYTES_MAX)
+        self._notices = Notices(url, self._database, self._server_id, self._hear)
+
+    def _now_us(self) -> int | None:
+        return None if self._clock is None else self._clock.now_us()
+
+    def _hear(self, queue: str, count: int) -> None:
+        self._wake(queue, count)
+
+    async def open(self, on_available: Waker) -> None:
+        self._wake = on_available
+        async with opened(self._url) as connection:
+            await migrate(connection)
+        self._notices.start()
+
+    async def close(self) -> None:
+        await self._pushes.drain()
+        await self._notices.stop()
+        await self._database.close()
+
+    async def is_healthy(self) -> bool:
+        try:
+            await self._database.ask(b"SELECT 1")
+        except StoreUnavailable:
+            return False
+        return True
+
+    # queues
+
+    async def configure(self, queue: str, options: QueueOptions, namespace: str, task: str) -> Queue:
+        own_namespace, own_task = namespace_and_task_of(queue)
+        values: dict[str, object] = {
+            "name": queue,
+            "namespace": namespace,
+            "task": task,
+            "made_namespace": namespace or own_namespace,
+            "made_task": task or own_task,
+            "options": Jsonb(options_to_wire(options)),
+            "priority": options.priority,
+            "now_us": self._now_us(),
+        }
+        [found] = await self._database.ask(query("queue_configure"), values, is_durable=True)
+        return browsing.as_queue(*found)  # type: ignore[arg-type]  # the columns of that query
+
+    async def queue(self, name: str) -> Queue | None:
+        found = await browsing.find_queue(self._database, name)
+        return found[0] if found else None
+
+    async def queues(self) -> list[QueueStatus]:
+        return await browsing.queues(self._database)
+
+    async def partitions(self, queue: str, limit: int, offset: int) -> list[PartitionStatus]:
+        return await browsing.partitions(self._database, queue, limit, offset)
+
+    async def delete_queue(self, name: str) -> bool:
+        found = await self._database.ask(query("queue_forget"), {"name": name}, is_durable=True)
+        for [queue_id] in found:
+            await retention.purge(self._database, queue_id)  # type: ignore[arg-type]  # it is a number
+        return bool(found)
+
+    # the way in
+
+    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+        if not items:
+            return []
+        return await self._pushes.submit(items, sum([len(item.payload) for item in items]) + ITEM_BYTES * len(items))
+
+    async def _commit(self, requests: Sequence[Sequence[PushItem]]) -> Sequence[list[Pushed] | Exception]:
+        """One transaction for all. If it fails for a reason that is not the database's, each gets one of its own."""
+        try:
+            outcomes, availability = await self._store(requests)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 -- it belongs to whoever sent what cannot be stored
+            if len(requests) == 1:
+                return [error]
+            return [outcome for request in requests for outcome in await self._commit([request])]
+        self._tell(availability)
+        return outcomes
+
+    async def _store(self, requests: Sequence[Sequence[PushItem]]) -> tuple[list[Outcome], Availability]:
+        async def work(connection: Connection) -> tuple[list[Outcome], Availability]:
+            return await Push(connection, self._now_us(), self._server_id).store(requests)
+
+        for _ in range(MAKE_QUEUES_MAX):
+            try:
+                return await self._database.run(work, is_durable=True)
+            except MissingQueues as missing:
+                await self._make_queues(missing)
+        raise StoreUnavailable("a queue is deleted again and again while messages are pushed to it")
+
+    async def _make_queues(self, missing: MissingQueues) -> None:
+        await self._database.ask(query("push_make_queues"), queues_to_make(missing.items, self._now_us()))
+
+    def _tell(self, availability: Availability) -> None:
+        for queue, count in availability.counts.items():
+            self._wake(queue, count)
+            if queue in availability.wanted_elsewhere:
+                self._notices.tell(queue, count)
+
+    # the way out
+
+    async def pop(self, request: PopRequest) -> Popped:
+        popped = await Pop(self._database, request, self._now_us()).run()
+        if not popped.messages and await self._notices.note(request.queue):
+            # Somebody may have pushed before the note was there, and told nobody.
+            popped = await Pop(self._database, request, self._now_us()).run()
+        return popped
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
+        async def work(connection: Connection) -> acknowledging.Judged:
+            return await acknowledging.acknowledge(connection, acknowledgements, self._now_us())
+
+        judged = await self._database.run(work, is_once=True)
+        for queue in await judged.freed():
+            self._wake(queue, 1)
+        return judged.acknowledged
+
+    async def extend(self, lease_id: str, seconds: int) -> int | None:
+        async def work(connection: Connection) -> int | None:
+            return await acknowledging.extend(connection, lease_id, seconds, self._now_us())
+
+        return await self._database.run(work)
+
+    async def transact(
+        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+    ) -> TransactionOutcome:
+        async def work(connection: Connection) -> tuple[list[Pushed], acknowledging.Judged, Availability]:
+            push = Push(connection, self._now_us(), self._server_id)
+            [pushed], availability = await push.store([pushes])
+            if isinstance(pushed, QueueFull | PayloadInClear):
+                raise pushed
+            for item, one in zip(pushes, pushed, strict=True):
+                if one.status == "duplicate":
+                    raise _Refused(f"duplicate transactionId {item.transaction_id}")
+            judged = await acknowledging.acknowledge(connection, acknowledgements, self._now_us())
+            for acknowledged in judged.acknowledged:
+                if not acknowledged.answered.is_accepted:
+                    raise _Refused(acknowledged.answered.error)
+            return pushed, judged, availability
+
+        for _ in range(MAKE_QUEUES_MAX):
+            try:
+                pushed, judged, availability = await self._database.run(work, is_durable=True)
+            except MissingQueues as missing:
+                await self._make_queues(missing)
+                continue
+            except _Refused as refused:
+                return TransactionOutcome([], [], str(refused))
+            self._tell(availability)
+            for queue in await judged.freed():
+                self._wake(queue, 1)
+            return TransactionOutcome(pushed, judged.acknowledged)
+        raise StoreUnavailable("a queue is deleted again and again while messages are pushed to it")
+
+    # groups
+
+    async def groups(self) -> list[GroupLag]:
+        return await groups.lags(self._database, self._now_us())
+
+    async def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
+        async def work(connection: Connection) -> int:
+            return await groups.seek(connection, group, queue, partition, target, self._now_us())
+
+        moved = await self._database.run(work, is_durable=True)
+        self._wake(queue, moved)
+        return moved
+
+    async def delete_group(self, group: str, queue: str | None) -> int:
+        async def work(connection: Connection) -> int:
+            return await groups.delete(connection, group, queue)
+
+        return await self._database.run(work, is_durable=True)
+
+    # dead letters
+
+    async def dead_letters(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
+        return await dead_letters.page(self._database, wanted, limit, offset)
+
+    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
+        async def work(connection: Connection) -> tuple[int, Availability]:
+            items = await dead_letters.take(connection, wanted)
+            if not items:
+                return 0, Availability({}, set())
+            [outcome], availability = await Push(connection, self._now_us(), self._server_id).store([items])
+            if isinstance(outcome, QueueFull | PayloadInClear):
+                raise outcome
+            return len(items), availability
+
+        total = 0
+        while True:
+            count, availability = await self._database.run(work, is_durable=True)
+            self._tell(availability)
+            total += count
+            if not count:
+                return total
+
+    async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
+        async def work(connection: Connection) -> int:
+            return len(await dead_letters.take(connection, wanted))
+
+        total = 0
+        while count := await self._database.run(work, is_durable=True):
+            total += count
+        return total
+
+    # messages, for browsing
+
+    async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]:
+        return await browsing.read(self._database, queue, from_seq, limit, partition)
+
+    async def message(self, partition_id: str, transaction_id: str) -> Message | None:
+        return await browsing.message(self._database, partition_id, transaction_id)
+
+    # traces
+
+    async def add_trace(self, event: TraceEvent) -> None:
+        await browsing.add_trace(self._database, event)
+
+    async def traces(self, partition_id: str, transaction_id: str) -> list[TraceEvent]:
+        return await browsing.traces(self._database, partition_id, transaction_id)
+
+    async def traces_named(self, name: str, limit: int, offset: int) -> tuple[list[TraceEvent], int]:
+        return await browsing.traces_named(self._database, name, limit, offset)
+
+    async def trace_names(self, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
+        return await browsing.trace_names(self._database, limit, offset)
+
+    # the store as a whole
+
+    async def flag(self, name: str) -> bool:
+        found = await self._database.ask(query("flag_find"), {"name": name})
+        return bool(found and found[0][0])
+
+    async def set_flag(self, name: str, is_set: bool) -> None:
+        await self._database.ask(query("flag_set"), {"name": name, "is_set": is_set}, is_durable=True)
+
+    async def apply_retention(self) -> int:
+        return await retention.apply(self._database, self._now_us())

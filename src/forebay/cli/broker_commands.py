@@ -1,0 +1,158 @@
+"""`forebay queues`, `groups` and `dlq`: what is there, who is behind, and what died."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from forebay.cli import output
+from forebay.cli.output import Format, OutputOption
+from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, connected
+from forebay.config.units import format_size
+from forebay.errors import Permanent
+
+dlq = typer.Typer(help="List, replay and purge dead letters.")
+
+QueueFilter = Annotated[str | None, typer.Option("--queue", help="Only of this queue.")]
+GroupFilter = Annotated[str | None, typer.Option("--group", help="Only of this group.")]
+PartitionFilter = Annotated[str | None, typer.Option("--partition", help="Only of this partition.")]
+IdFilter = Annotated[str | None, typer.Option("--id", help="Only the message with this transaction id.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Without a filter: all of them.")]
+
+
+def queues(url: UrlOption = DEFAULT_URL, api_key: KeyOption = None, output_format: OutputOption = Format.TABLE) -> None:
+    """List queues: partitions, messages kept, waiting, leased, dead."""
+    with connected(url, api_key) as client:
+        found = client.get("/api/v1/resources/queues", {"limit": 1000})["queues"]
+    if output_format is Format.JSON:
+        output.show_json(found)
+        return
+    numbers = ("partitions", "kept", "waiting", "leased", "dead", "next seq", "size")
+    rows = [
+        (
+            queue["name"],
+            queue["partitions"],
+            queue["messages"]["total"],
+            queue["messages"]["pending"],
+            queue["messages"]["processing"],
+            queue["messages"]["deadLetter"],
+            queue["nextSeq"],
+            format_size(queue["sizeBytes"]),
+        )
+        for queue in found
+    ]
+    output.show_table(("queue", *numbers), rows, right=numbers)
+
+
+def groups(url: UrlOption = DEFAULT_URL, api_key: KeyOption = None, output_format: OutputOption = Format.TABLE) -> None:
+    """List groups and how far they are behind, in messages and in seconds."""
+    with connected(url, api_key) as client:
+        found = client.get("/api/v1/consumer-groups")
+    if output_format is Format.JSON:
+        output.show_json(found)
+        return
+    numbers = ("lag", "seconds", "partitions behind", "leased")
+    rows = [
+        (
+            group["name"],
+            group["queueName"],
+            group["state"],
+            group["totalLag"],
+            f"{group['maxTimeLag']:.1f}",
+            group["partitionsWithLag"],
+            group["leased"],
+        )
+        for group in found
+    ]
+    output.show_table(("group", "queue", "state", *numbers), rows, right=numbers)
+
+
+@dlq.command("list")
+def list_letters(
+    queue: QueueFilter = None,
+    group: GroupFilter = None,
+    partition: PartitionFilter = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at the most.")] = 100,
+    url: UrlOption = DEFAULT_URL,
+    api_key: KeyOption = None,
+    output_format: OutputOption = Format.TABLE,
+) -> None:
+    """List dead letters, the newest first, each with its reason."""
+    query = _filter(queue, group, partition, None)
+    with connected(url, api_key) as client:
+        found = client.get("/api/v1/dlq", {**query, "limit": limit})
+    if output_format is Format.JSON:
+        output.show_json(found)
+        return
+    rows = [
+        (
+            letter["queue"],
+            letter["partition"],
+            letter["consumerGroup"],
+            letter["transactionId"],
+            letter["retryCount"],
+            letter["failedAt"],
+            letter["errorMessage"],
+            msgspec.json.encode(letter["data"]).decode()[:80],
+        )
+        for letter in found["messages"]
+    ]
+    columns = ("queue", "partition", "group", "transaction id", "attempts", "failed at", "reason", "payload")
+    output.show_table(columns, rows, right=("attempts",))
+    output.say(f"{len(rows)} of {found['total']} dead letters")
+
+
+@dlq.command()
+def replay(
+    queue: QueueFilter = None,
+    group: GroupFilter = None,
+    partition: PartitionFilter = None,
+    transaction_id: IdFilter = None,
+    is_all: AllOption = False,
+    url: UrlOption = DEFAULT_URL,
+    api_key: KeyOption = None,
+) -> None:
+    """Push dead letters again, as new messages at the end of their partitions."""
+    answer = _act("replay", queue, group, partition, transaction_id, is_all, url, api_key)
+    output.say(f"replayed {answer['replayed']}")
+
+
+@dlq.command()
+def purge(
+    queue: QueueFilter = None,
+    group: GroupFilter = None,
+    partition: PartitionFilter = None,
+    transaction_id: IdFilter = None,
+    is_all: AllOption = False,
+    url: UrlOption = DEFAULT_URL,
+    api_key: KeyOption = None,
+) -> None:
+    """Throw dead letters away."""
+    answer = _act("purge", queue, group, partition, transaction_id, is_all, url, api_key)
+    output.say(f"purged {answer['purged']}")
+
+
+def _act(
+    action: str,
+    queue: str | None,
+    group: str | None,
+    partition: str | None,
+    transaction_id: str | None,
+    is_all: bool,
+    url: str,
+    api_key: str | None,
+) -> Any:
+    body = _filter(queue, group, partition, transaction_id)
+    if not body and not is_all:
+        raise Permanent("no filter was given", remedy="Say which dead letters, or --all")
+    with connected(url, api_key) as client:
+        return client.post(f"/api/v1/dlq/{action}", {**body, "all": is_all})
+
+
+def _filter(
+    queue: str | None, group: str | None, partition: str | None, transaction_id: str | None
+) -> dict[str, object]:
+    given = {"queue": queue, "consumerGroup": group, "partition": partition, "transactionId": transaction_id}
+    return {name: value for name, value in given.items() if value is not None}

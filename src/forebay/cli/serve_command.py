@@ -1,0 +1,149 @@
+"""`forebay serve`: the broker over HTTP, until it is told to stop.
+
+One line on stdout says that it is ready and where; nothing is accepted before that. SIGTERM and Ctrl-C stop it
+cleanly: see `forebay.api.server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forebay.assemble import api_service, broker_store
+from forebay.broker.store import Store
+from forebay.cli import output
+from forebay.cli.port_owner import port_owner
+from forebay.cli.settings_flags import with_settings
+from forebay.config.keys import KEYS, ValueRefused
+from forebay.config.load import Loaded
+from forebay.config.model import ServerSettings, Settings
+from forebay.errors import ForebayError, Permanent, SettingFault, SettingsRefused
+
+MEMORY_URL = "memory://"
+
+HostOption = Annotated[str | None, typer.Option("--host", help="The same as --server-host.", show_default=False)]
+PortOption = Annotated[str | None, typer.Option("--port", help="The same as --server-port.", show_default=False)]
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", help="The same as --server-store. memory:// keeps nothing, for tests.", show_default=False),
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", help="Listen without API keys on an address that others can reach.")
+]
+
+
+class ListensToEverybody(Permanent):
+    """Whoever reaches this address could read and delete everything. Give the server keys, or say that you mean it."""
+
+
+@with_settings
+def serve(
+    loaded: Loaded,
+    host: HostOption = None,
+    port: PortOption = None,
+    store: StoreOption = None,
+    insecure: InsecureOption = False,
+) -> None:
+    """Serve queues over HTTP until SIGTERM or Ctrl-C."""
+    settings = _overridden(loaded.settings, {"host": host, "port": port, "store": store})
+    refuse_strangers(settings.server, is_insecure=insecure)
+    logging.basicConfig(level=logging.WARNING, format="forebay: %(levelname)s: %(message)s")
+    listening = _listen(settings.server)
+    try:
+        _run(settings, listening)
+    finally:
+        listening.close()
+
+
+def _overridden(settings: Settings, given: dict[str, str | None]) -> Settings:
+    """The short flags, judged like the long ones."""
+    faults: list[SettingFault] = []
+    values: dict[str, object] = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        key = KEYS[f"server.{name}"]
+        try:
+            values[name] = key.read(value)
+        except ValueRefused:
+            faults.append(SettingFault(key.name, value, key.allowed, f"flag --{name}"))
+    if faults:
+        raise SettingsRefused(faults)
+    return settings.model_copy(update={"server": settings.server.model_copy(update=values)})
+
+
+def refuse_strangers(server: ServerSettings, *, is_insecure: bool) -> None:
+    """Without keys, only this machine may connect."""
+    if server.keys or is_insecure or _is_loopback(server.host):
+        return
+    raise ListensToEverybody(
+        f"{server.host} can be reached by others, and there are no API keys",
+        remedy="Name a file of keys with --server-keys, listen on 127.0.0.1, or say --insecure",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listen(server: ServerSettings) -> socket.socket:
+    from forebay.api.server import AddressTaken, bound_socket
+
+    try:
+        return bound_socket(server.host, server.port)
+    except OSError as error:
+        where = f"{server.host}:{server.port}"
+        if error.errno != errno.EADDRINUSE:
+            raise ForebayError(f"cannot listen on {where}: {error.strerror or error}") from error
+        owner = port_owner(server.port)
+        raise AddressTaken(
+            f"{where} is taken by {owner or 'another process'}", remedy="Stop it, or choose another --port"
+        ) from error
+
+
+def _run(settings: Settings, listening: socket.socket) -> None:
+    import uvloop
+
+    from forebay.api.server import Listening, serve
+
+    store, store_name = _store(settings)
+    where = Listening(
+        listening,
+        _file(settings.server.certificate),
+        _file(settings.server.certificate_key),
+        settings.server.stop_time.total_seconds(),
+    )
+
+    def ready() -> None:
+        output.say(f"forebay: serving {where.url} (store: {store_name})")
+        output.finish()
+
+    async def main() -> None:
+        await serve(api_service(settings.server, store, store_name=store_name), where, ready)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def _store(settings: Settings) -> tuple[Store, str]:
+    if settings.server.store == MEMORY_URL:
+        from forebay.testing.memory_store import MemoryStore
+
+        return MemoryStore(), "memory, nothing is kept"
+    return broker_store(settings)
+
+
+def _file(name: str) -> str:
+    if name and not Path(name).is_file():
+        raise ForebayError(f"{name}: there is no such file")
+    return name

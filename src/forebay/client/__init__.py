@@ -1,0 +1,39 @@
+"""The Python client: push, take, acknowledge, for programs with an event loop and for those without.
+
+    async with AsyncClient("http://127.0.0.1:6632") as client:
+        await client.push("orders", {"id": 7})
+        async for message in client.take("orders@billing", batch=100):
+            handle(message.data)
+            await client.ack(message)
+
+`Client` is the same without `async`. An address is `queue`, `queue/partition`, `queue@group` or
+`queue/partition@group`.
+
+**Retries cannot duplicate.** The client gives every message its transaction id before the first try. When an answer is
+lost it asks again, here or at the next server, and a message that had been stored is answered as a duplicate, which
+`push` reports as what it is: stored.
+
+**Several servers.** Give several URLs; a server that does not answer is left out for `retry_unhealthy_seconds`, and the
+next one is asked. What a server refuses (4xx) is final and raised as `Refused`; what it cannot do now (5xx, 429, no
+connection) is tried again `attempts` times with growing pauses, and then raised as `Unreachable`.
+
+**Leases.** `take` hands out messages one by one; those that were fetched but not handed out yet are leased too. For
+work that takes longer than the lease use `consume`, which renews the lease while the handler runs, acknowledges when
+it returns, and reports the error when it raises.
+"""
+
+from forebay.client.addresses import Address, parse_address
+from forebay.client.async_client import AsyncClient
+from forebay.client.messages import Message, Refused, TransactionFailed, Unreachable
+from forebay.client.sync_client import Client
+
+__all__ = [
+    "Address",
+    "AsyncClient",
+    "Client",
+    "Message",
+    "Refused",
+    "TransactionFailed",
+    "Unreachable",
+    "parse_address",
+]

@@ -1,0 +1,335 @@
+"""`AsyncClient`: the client for programs with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+import pyarrow as pa
+
+from forebay.client.addresses import Address, address_of
+from forebay.client.messages import Message, TransactionFailed, messages_of
+from forebay.client.transport import Transport
+from forebay.model.queue import DEFAULT_PARTITION
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.decode
+_POLL_SECONDS = 30
+_READ_AT_ONCE = 1000
+
+
+class AsyncClient:
+    """Talks to one server, or to the first of several that answers. Use it as `async with AsyncClient(url) as …`."""
+
+    def __init__(
+        self,
+        *urls: str,
+        api_key: str | None = None,
+        attempts: int = 4,
+        first_pause_seconds: float = 0.2,
+        timeout_seconds: float = 30,
+        retry_unhealthy_seconds: float = 5,
+    ) -> None:
+        self._transport = Transport(
+            urls or ("http://127.0.0.1:6632",),
+            attempts=attempts,
+            first_pause_seconds=first_pause_seconds,
+            timeout_seconds=timeout_seconds,
+            retry_unhealthy_seconds=retry_unhealthy_seconds,
+            api_key=api_key,
+        )
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    # --- the way in ---
+
+    async def configure(
+        self, queue: str, options: Mapping[str, object] | None = None, *, namespace: str = "", task: str = ""
+    ) -> dict[str, Any]:
+        """Make the queue, or replace its options (`leaseTime`, `retryLimit`, …)."""
+        body = {"queue": queue, "namespace": namespace, "task": task, "options": dict(options or {})}
+        return await self._json("POST", "/api/v1/configure", body)  # type: ignore[no-any-return]
+
+    async def push(
+        self,
+        address: str | Address,
+        data: object,
+        *,
+        transaction_id: str | None = None,
+        trace_id: str | None = None,
+        buffer_ms: int | None = None,
+        buffer_max: int | None = None,
+    ) -> dict[str, Any]:
+        """Push one message; returns its answer: status, seq, receipt. With a buffer option the server may batch it."""
+        items = [_item(address_of(address), data, transaction_id, trace_id)]
+        answers = await self._push(items, buffer_ms, buffer_max)
+        return answers if isinstance(answers, dict) else answers[0]
+
+    async def push_many(
+        self,
+        address: str | Address,
+        batch: Iterable[object],
+        *,
+        buffer_ms: int | None = None,
+        buffer_max: int | None = None,
+    ) -> Any:
+        """Push many messages in order, in one request; returns one answer each, or the summary of a buffered push."""
+        place = address_of(address)
+        return await self._push([_item(place, data, None, None) for data in batch], buffer_ms, buffer_max)
+
+    async def _push(self, items: Sequence[dict[str, object]], buffer_ms: int | None, buffer_max: int | None) -> Any:
+        body: dict[str, object] = {"items": items}
+        if buffer_ms is not None or buffer_max is not None:
+            body |= {"bufferMs": 100 if buffer_ms is None else buffer_ms}
+            body |= {"bufferMax": 100 if buffer_max is None else buffer_max}
+        return await self._json("POST", "/api/v1/push", body)
+
+    # --- the way out ---
+
+    async def pop(
+        self,
+        address: str | Address,
+        *,
+        batch: int = 1,
+        wait: bool = False,
+        timeout: float = _POLL_SECONDS,
+        auto_ack: bool = False,
+        partitions: int = 1,
+        subscription_mode: str | None = None,
+        subscription_from: str | None = None,
+    ) -> list[Message]:
+        """Up to `batch` messages; empty when there are none within `timeout` seconds (at once without `wait`)."""
+        place = address_of(address)
+        query: dict[str, object] = {
+            "batch": batch,
+            "wait": "true" if wait else "false",
+            "timeout": round(timeout * 1000),
+            "consumerGroup": place.group,
+            "autoAck": "true" if auto_ack else "false",
+            "partitions": partitions,
+        }
+        if subscription_mode is not None:
+            query["subscriptionMode"] = subscription_mode
+        if subscription_from is not None:
+            query["subscriptionFrom"] = subscription_from
+        path = f"/api/v1/pop/queue/{_quoted(place.queue)}"
+        if place.partition is not None:
+            path += f"/partition/{_quoted(place.partition)}"
+        extra = timeout if wait else 0
+        status, body = await self._transport.request("GET", f"{path}?{urlencode(query)}", extra_seconds=extra)
+        return messages_of(body, place.group) if status == 200 and body else []
+
+    async def take(
+        self, address: str | Address, *, batch: int = 1, wait: bool = True, auto_ack: bool = False, **options: Any
+    ) -> AsyncIterator[Message]:
+        """Messages one by one, for ever; without `wait` until there are none."""
+        while True:
+            found = await self.pop(address, batch=batch, wait=wait, auto_ack=auto_ack, **options)
+            for message in found:
+                yield message
+            if not found and not wait:
+                return
+
+    async def ack(
+        self, messages: Message | Sequence[Message], status: str | bool = "completed", *, error: str | None = None
+    ) -> bool:
+        """Answer for messages of one group. True when the server took all the answers; a lost lease gives False."""
+        found = [messages] if isinstance(messages, Message) else list(messages)
+        if not found:
+            return True
+        spoken = status if isinstance(status, str) else ("completed" if status else "failed")
+        body = {
+            "consumerGroup": found[0].group,
+            "acknowledgments": [_answer(message, spoken, error) for message in found],
+        }
+        outcomes = await self._json("POST", "/api/v1/ack/batch", body)
+        return all(outcome["success"] for outcome in outcomes)
+
+    async def renew(self, lease: Message | str, *, seconds: int = 60) -> bool:
+        """Keep a lease for at least `seconds` from now; False when it is lost."""
+        lease_id = lease.lease_id if isinstance(lease, Message) else lease
+        (outcome,) = await self._json("POST", f"/api/v1/lease/{_quoted(lease_id)}/extend", {"seconds": seconds})
+        return bool(outcome["success"])
+
+    async def consume(
+        self,
+        address: str | Address,
+        handler: Callable[[Message], Awaitable[object]],
+        *,
+        batch: int = 1,
+        wait: bool = True,
+        renew_every_seconds: float = 20,
+        **options: Any,
+    ) -> None:
+        """Call the handler for each message, in order: completed when it returns, failed when it raises."""
+        while True:
+            found = await self.pop(address, batch=batch, wait=wait, **options)
+            if not found and not wait:
+                return
+            keeper = asyncio.create_task(self._keep(found, renew_every_seconds))
+            try:
+                for message in found:
+                    await self._handle(message, handler)
+            finally:
+                keeper.cancel()
+
+    async def _handle(self, message: Message, handler: Callable[[Message], Awaitable[object]]) -> None:
+        try:
+            await handler(message)
+        except Exception as error:  # noqa: BLE001 -- whatever the handler raises is the message's failure
+            await self.ack(message, "failed", error=f"{type(error).__name__}: {error}")
+        else:
+            await self.ack(message)
+
+    async def _keep(self, messages: Sequence[Message], every_seconds: float) -> None:
+        leases = dict.fromkeys(message.lease_id for message in messages)
+        while leases:
+            await asyncio.sleep(every_seconds)
+            for lease_id in list(leases):
+                if not await self.renew(lease_id, seconds=round(3 * every_seconds) or 1):
+                    del leases[lease_id]
+
+    def transaction(self) -> Transaction:
+        """Pushes and acks that happen together or not at all; finish it with `commit`."""
+        return Transaction(self._json)
+
+    # --- groups and reading ---
+
+    async def seek(
+        self,
+        address: str | Address,
+        *,
+        seq: int | None = None,
+        time: datetime | None = None,
+        to_end: bool = False,
+    ) -> dict[str, Any]:
+        """Set where the address's group reads next: at a seq, at a time, or behind everything there is."""
+        place = address_of(address)
+        body: dict[str, object] = {"toEnd": True} if to_end else {}
+        if seq is not None:
+            body["seq"] = seq
+        if time is not None:
+            body["timestamp"] = time.isoformat()
+        path = f"/api/v1/consumer-groups/{_quoted(place.group)}/queues/{_quoted(place.queue)}"
+        if place.partition is not None:
+            path += f"/partitions/{_quoted(place.partition)}"
+        return await self._json("POST", f"{path}/seek", body)  # type: ignore[no-any-return]
+
+    async def read(self, queue: str, from_seq: int = 1, *, limit: int | None = None) -> AsyncIterator[dict[str, Any]]:
+        """Messages of a queue as they are kept, without a group."""
+        left = limit
+        while left is None or left > 0:
+            size = _READ_AT_ONCE if left is None else min(left, _READ_AT_ONCE)
+            query = urlencode({"queue": queue, "fromSeq": from_seq, "limit": size})
+            answer = await self._json("GET", f"/api/v1/messages?{query}")
+            for message in answer["messages"]:
+                yield message
+            left = None if left is None else left - len(answer["messages"])
+            if answer["nextSeq"] is None:
+                return
+            from_seq = answer["nextSeq"]
+
+    async def read_arrow(self, queue: str, from_seq: int = 1, *, limit: int | None = None) -> pa.Table:
+        """A queue as an Arrow table; `.to_pandas()` makes a data frame of it."""
+        rows = [
+            {
+                "seq": message["seq"],
+                "partition": message["partition"],
+                "transaction_id": message["transactionId"],
+                "trace_id": message.get("traceId"),
+                "created_at": message["createdAt"],
+                "payload": _encode(message["data"]).decode(),
+            }
+            async for message in self.read(queue, from_seq, limit=limit)
+        ]
+        return pa.Table.from_pylist(rows, schema=_ARROW_SCHEMA)
+
+    async def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
+        """Any of the server's GET routes; see its `/docs`."""
+        return await self._json("GET", f"{path}?{urlencode(query)}" if query else path)
+
+    async def post(self, path: str, body: object) -> Any:
+        """Any of the server's POST routes."""
+        return await self._json("POST", path, body)
+
+    async def _json(self, method: str, path: str, body: object | None = None) -> Any:
+        _, answer = await self._transport.request(method, path, None if body is None else _encode(body))
+        return _decode(answer) if answer else None
+
+
+_ARROW_SCHEMA = pa.schema(
+    [
+        ("seq", pa.int64()),
+        ("partition", pa.string()),
+        ("transaction_id", pa.string()),
+        ("trace_id", pa.string()),
+        ("created_at", pa.string()),
+        ("payload", pa.string()),
+    ]
+)
+
+
+class Transaction:
+    """What it is told is done all at once by `commit`, or not at all."""
+
+    def __init__(self, send: Callable[[str, str, object], Awaitable[Any]]) -> None:
+        self._send = send
+        self._operations: list[dict[str, object]] = []
+
+    def push(self, address: str | Address, *batch: object) -> Transaction:
+        place = address_of(address)
+        self._operations.append({"type": "push", "items": [_item(place, data, None, None) for data in batch]})
+        return self
+
+    def ack(self, message: Message, status: str = "completed", *, error: str | None = None) -> Transaction:
+        self._operations.append({"type": "ack", "consumerGroup": message.group, **_answer(message, status, error)})
+        return self
+
+    async def commit(self) -> list[dict[str, Any]]:
+        """Raises `TransactionFailed` when nothing of it happened."""
+        outcome = await self._send("POST", "/api/v1/transaction", {"operations": self._operations})
+        if not outcome["success"]:
+            raise TransactionFailed(str(outcome.get("error") or "the transaction was refused"))
+        return outcome["results"]  # type: ignore[no-any-return]
+
+
+def _item(place: Address, data: object, transaction_id: str | None, trace_id: str | None) -> dict[str, object]:
+    item: dict[str, object] = {
+        "queue": place.queue,
+        "partition": place.partition or DEFAULT_PARTITION,
+        "payload": data,
+        # Given before the first try, so that a second one cannot store the message twice.
+        "transactionId": transaction_id or str(uuid.uuid4()),
+    }
+    if trace_id:
+        item["traceId"] = trace_id
+    return item
+
+
+def _answer(message: Message, status: object, error: str | None) -> dict[str, object]:
+    return {
+        "transactionId": message.transaction_id,
+        "partitionId": message.partition_id,
+        "leaseId": message.lease_id,
+        "status": status,
+        "error": error,
+    }
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

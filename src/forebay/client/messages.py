@@ -1,0 +1,91 @@
+"""What the client gives out and raises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from forebay.errors import ForebayError, Permanent, Transient
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as it was delivered. `raw` is the payload's JSON text, byte for byte as it was pushed."""
+
+    queue: str
+    partition: str
+    partition_id: str
+    transaction_id: str
+    trace_id: str | None
+    lease_id: str
+    group: str
+    seq: int
+    attempts: int
+    created_at: str
+    raw: bytes
+
+    @property
+    def data(self) -> Any:
+        """The payload, decoded."""
+        return msgspec.json.decode(self.raw)
+
+
+class Refused(Permanent):
+    """The server will not do it: the request is wrong. `status` is the HTTP status, `detail` what it said."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"the server refused the request ({status}): {detail}")
+        self.status = status
+        self.detail = detail
+
+
+class Unreachable(Transient):
+    """No server could do it, after all attempts. A push may or may not have been stored: push it again with its id."""
+
+
+class TransactionFailed(ForebayError):
+    """Nothing of the transaction happened."""
+
+
+class _Delivered(msgspec.Struct, rename="camel"):
+    transaction_id: str
+    partition_id: str
+    partition: str
+    created_at: str
+    data: msgspec.Raw
+    lease_id: str | None = None
+    consumer_group: str = ""
+    trace_id: str | None = None
+    seq: int = 0
+    attempts: int = 0
+
+
+class _Popped(msgspec.Struct, rename="camel"):
+    messages: list[_Delivered]
+    queue: str = ""
+
+
+_decode_popped = msgspec.json.Decoder(_Popped).decode
+
+
+def messages_of(body: bytes, group: str) -> list[Message]:
+    """The messages of a pop's answer; payloads are cut out of it, not decoded."""
+    popped = _decode_popped(body)
+    return [
+        Message(
+            queue=popped.queue,
+            partition=found.partition,
+            partition_id=found.partition_id,
+            transaction_id=found.transaction_id,
+            trace_id=found.trace_id,
+            lease_id=found.lease_id or "",
+            group=group,
+            seq=found.seq,
+            attempts=found.attempts,
+            created_at=found.created_at,
+            raw=bytes(found.data),
+        )
+        for found in popped.messages
+    ]

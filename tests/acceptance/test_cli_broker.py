@@ -1,0 +1,90 @@
+"""The commands that talk to a server, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forebay.testing.running_server import RunningServer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with RunningServer(tmp_path_factory.mktemp("broker") / "data") as running:
+        yield running
+
+
+def forebay(server: RunningServer, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "forebay", *words, "--url", server.url]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_push_pop_and_tail(server: RunningServer) -> None:
+    done = forebay(server, "push", "orders", '{"id": 7}')
+    assert (done.returncode, done.stdout) == (0, "queued: seq 1, receipt log\n")
+    assert forebay(server, "push", "orders", stdin='{"id": 8}\n\n{"id":9}\n').stdout == "pushed 2 messages\n"
+    tail = forebay(server, "tail", "orders", "-n", "2", "-o", "json")
+    assert [json.loads(line)["data"]["id"] for line in tail.stdout.splitlines()] == [8, 9]
+    assert forebay(server, "pop", "orders@billing", "--batch", "2").stdout == '{"id": 7}\n{"id": 8}\n'
+    (left,) = json.loads(forebay(server, "pop", "orders@billing", "--no-ack", "-o", "json").stdout)
+    assert left["data"] == {"id": 9}
+    assert forebay(server, "pop", "orders@billing").stdout == ""
+
+
+def test_a_file_of_lines_is_pushed_and_a_bad_line_is_named(server: RunningServer, tmp_path: Path) -> None:
+    file = tmp_path / "events.ndjson"
+    file.write_text("".join(f'{{"n": {n}}}\n' for n in range(2500)))
+    assert json.loads(forebay(server, "push", "events/p", "--file", str(file), "-o", "json").stdout) == {
+        "pushed": 2500,
+        "duplicates": 0,
+    }
+    file.write_text('{"n": 1}\n{"n": \n')
+    done = forebay(server, "push", "events/p", "--file", str(file))
+    assert done.returncode == 1
+    assert "events.ndjson line 2 is not JSON" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert forebay(server, "push", "words", "hello there", "--text").returncode == 0
+    assert forebay(server, "pop", "words").stdout == '"hello there"\n'
+
+
+def test_queues_and_groups_tell_what_waits(server: RunningServer) -> None:
+    forebay(server, "push", "lagging", stdin="1\n2\n3\n")
+    forebay(server, "pop", "lagging@slow")
+    (queue,) = [q for q in json.loads(forebay(server, "queues", "-o", "json").stdout) if q["name"] == "lagging"]
+    assert (queue["messages"]["total"], queue["messages"]["pending"]) == (3, 2)
+    (group,) = [g for g in json.loads(forebay(server, "groups", "-o", "json").stdout) if g["name"] == "slow"]
+    assert group["totalLag"] == 2
+    assert "lagging" in forebay(server, "queues").stdout
+    assert "slow" in forebay(server, "groups").stdout
+
+
+def test_dead_letters_are_listed_replayed_and_purged(server: RunningServer) -> None:
+    forebay(server, "push", "fragile", "1")
+    for _ in range(2):
+        (message,) = json.loads(forebay(server, "pop", "fragile", "--no-ack", "-o", "json").stdout)
+        answer = {name: message[name] for name in ("transactionId", "partitionId", "leaseId")}
+        body = json.dumps({**answer, "status": "dlq", "error": "too fragile"})
+        subprocess.run(
+            ["curl", "-sf", "-X", "POST", f"{server.url}/api/v1/ack", "-d", body], check=True, capture_output=True
+        )
+        listed = forebay(server, "dlq", "list", "--queue", "fragile")
+        assert "too fragile" in listed.stdout
+        assert "1 of 1 dead letters" in listed.stdout
+        refused = forebay(server, "dlq", "replay")
+        assert refused.returncode == 1
+        assert "--all" in refused.stderr
+        assert forebay(server, "dlq", "replay", "--queue", "fragile").stdout == "replayed 1\n"
+    assert forebay(server, "dlq", "purge", "--all").stdout == "purged 0\n"
+
+
+def test_a_server_that_is_not_there_is_named(server: RunningServer) -> None:
+    command = [sys.executable, "-m", "forebay", "queues", "--url", "http://127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "http://127.0.0.1:9" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,205 @@
+"""Our own client against a started server: every call, failover, and answers that get lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from fixtures.running_stores import any_server, fresh, shared_postgres_database
+from forebay.client import Address, AsyncClient, Client, Refused, TransactionFailed, Unreachable, parse_address
+from forebay.testing.running_server import RunningServer
+
+__all__ = ["any_server", "shared_postgres_database"]
+
+
+def test_addresses_are_read_and_nonsense_is_refused() -> None:
+    assert parse_address("orders") == Address("orders")
+    assert parse_address("orders/eu@billing") == Address("orders", "eu", "billing")
+    assert parse_address("user:events@dashboard") == Address("user:events", None, "dashboard")
+    for wrong in ("", "@g", "q@", "q/", "/p"):
+        with pytest.raises(ValueError, match="is no address"):
+            parse_address(wrong)
+
+
+async def test_push_take_ack_and_groups(any_server: RunningServer) -> None:
+    queue = fresh()
+    async with AsyncClient(any_server.url) as client:
+        first = await client.push(f"{queue}/eu", {"n": 0}, trace_id="3f0e4a4e-0000-4000-8000-000000000001")
+        assert (first["status"], first["seq"]) == ("queued", 1)
+        answers = await client.push_many(f"{queue}/eu", [{"n": n} for n in range(1, 5)])
+        assert [answer["seq"] for answer in answers] == [2, 3, 4, 5]
+        for group in ("a", "b"):
+            seen = []
+            async for message in client.take(f"{queue}@{group}", batch=2, wait=False):
+                seen.append(message.data["n"])
+                assert await client.ack(message)
+            assert seen == [0, 1, 2, 3, 4]
+        assert await client.pop(f"{queue}@a") == []
+
+
+async def test_a_given_id_is_stored_once(any_server: RunningServer) -> None:
+    queue = fresh()
+    async with AsyncClient(any_server.url) as client:
+        statuses = [(await client.push(queue, n, transaction_id="same"))["status"] for n in range(3)]
+        assert statuses == ["queued", "duplicate", "duplicate"]
+
+
+async def test_a_lost_lease_is_told(any_server: RunningServer) -> None:
+    queue = fresh()
+    async with AsyncClient(any_server.url) as client:
+        await client.push(queue, 1)
+        (message,) = await client.pop(queue)
+        assert await client.renew(message, seconds=120)
+        assert await client.ack(message)
+        assert not await client.ack(message)
+        assert not await client.renew(message)
+
+
+async def test_a_transaction_moves_a_message_or_does_nothing(any_server: RunningServer) -> None:
+    source, target = fresh("source"), fresh("target")
+    async with AsyncClient(any_server.url) as client:
+        await client.push(source, {"id": 1})
+        (message,) = await client.pop(source)
+        await client.transaction().ack(message).push(target, {"id": 1, "done": True}).commit()
+        with pytest.raises(TransactionFailed, match=r"lease|not found"):
+            await client.transaction().push(target, {"id": 2}).ack(message).commit()
+        assert [found.data async for found in client.take(target, wait=False, auto_ack=True)] == [
+            {"id": 1, "done": True}
+        ]
+
+
+async def test_a_handler_that_raises_fails_its_message_and_the_others_go_on(any_server: RunningServer) -> None:
+    queue = fresh()
+    seen: list[int] = []
+
+    async def handler(message: object) -> None:
+        seen.append(message.data)  # type: ignore[attr-defined]
+        if message.data == 1:  # type: ignore[attr-defined]
+            raise ValueError("one is bad")
+
+    async with AsyncClient(any_server.url) as client:
+        await client.configure(queue, {"retryLimit": 1, "retryDelay": 0})
+        await client.push_many(queue, [0, 1, 2])
+        await client.consume(queue, handler, batch=3, wait=False)
+        assert seen == [0, 1, 2, 1]
+        letters = await client.get("/api/v1/dlq", {"queue": queue})
+        assert [letter["errorMessage"] for letter in letters["messages"]] == ["ValueError: one is bad"]
+
+
+async def test_seek_reads_again_and_the_queue_is_a_table(any_server: RunningServer) -> None:
+    queue = fresh()
+    async with AsyncClient(any_server.url) as client:
+        await client.push_many(queue, [{"n": n} for n in range(6)])
+
+        async def rest() -> list[int]:
+            return [m.data["n"] async for m in client.take(f"{queue}@g", batch=10, wait=False, auto_ack=True)]
+
+        assert await rest() == [0, 1, 2, 3, 4, 5]
+        await client.seek(f"{queue}@g", seq=4)
+        assert await rest() == [3, 4, 5]
+        await client.seek(f"{queue}@g", time=datetime.now(UTC) - timedelta(hours=1))
+        assert len(await rest()) == 6
+        await client.seek(f"{queue}@g", seq=1)
+        await client.seek(f"{queue}@g", to_end=True)
+        assert await rest() == []
+        table = await client.read_arrow(queue, 2, limit=3)
+        assert table.column("seq").to_pylist() == [2, 3, 4]
+        assert table.column("payload").to_pylist() == ['{"n":1}', '{"n":2}', '{"n":3}']
+
+
+async def test_a_waiting_consumer_is_woken_by_a_push(any_server: RunningServer) -> None:
+    queue = fresh()
+    async with AsyncClient(any_server.url) as client:
+        waiting = asyncio.create_task(client.pop(queue, wait=True, timeout=30))
+        await client.push(queue, "wake up")
+        (message,) = await asyncio.wait_for(waiting, 20)
+        assert message.data == "wake up"
+
+
+async def test_what_is_wrong_is_refused_and_not_retried(any_server: RunningServer) -> None:
+    async with AsyncClient(any_server.url, attempts=50) as client:
+        with pytest.raises(Refused, match=r"options\.colour") as refused:
+            await client.configure(fresh(), {"colour": "blue"})
+        assert refused.value.status == 400
+
+
+async def test_a_dead_server_is_left_out_for_the_next_one(any_server: RunningServer) -> None:
+    queue = fresh()
+    async with AsyncClient("http://127.0.0.1:9", any_server.url, first_pause_seconds=0.01) as client:
+        await client.push(queue, 1)
+        assert (await client.pop(queue))[0].data == 1
+    async with AsyncClient("http://127.0.0.1:9", attempts=2, first_pause_seconds=0.01) as client:
+        with pytest.raises(Unreachable, match="failed 2 times"):
+            await client.push(queue, 2)
+
+
+@asynccontextmanager
+async def losing_proxy(url: str, losses: int) -> AsyncIterator[str]:
+    """A proxy that lets requests through and, so many times, cuts the connection instead of passing the answer on."""
+    left = losses
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        parts = urlsplit(url)
+        server_reader, server_writer = await asyncio.open_connection(parts.hostname, parts.port)
+        requests = asyncio.create_task(pump(reader, server_writer))
+        await answers(server_reader, writer)
+        requests.cancel()
+        server_writer.close()
+        writer.close()
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal left
+        while data := await reader.read(65536):
+            if left > 0:
+                left -= 1
+                return
+            writer.write(data)
+            await writer.drain()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_an_answer_that_is_lost_stores_nothing_twice(any_server: RunningServer) -> None:
+    queue = fresh()
+    async with (
+        losing_proxy(any_server.url, 2) as url,
+        AsyncClient(url, first_pause_seconds=0.01) as client,
+    ):
+        answer = await client.push(queue, "once")
+        assert answer["status"] == "duplicate"
+        assert [message.data async for message in client.take(queue, wait=False, auto_ack=True)] == ["once"]
+
+
+def test_the_client_without_async_does_the_same(tmp_path: Path) -> None:
+    with RunningServer(tmp_path / "data") as server, Client(server.url) as client:
+        client.configure("orders")
+        client.configure("done", {"retryLimit": 0})
+        client.push_many("orders/eu", [1, 2, 3])
+        (message,) = client.pop("orders@g")
+        client.transaction().ack(message).push("done", 1).commit()
+        taken = [found.data for found in client.take("orders@g", batch=2, wait=False, auto_ack=True)]
+        assert taken == [2, 3]
+
+        def handler(found: object) -> None:
+            raise RuntimeError("no")
+
+        client.consume("done", handler, wait=False)
+        assert client.get("/api/v1/dlq")["total"] == 1
+        assert client.read_arrow("orders").num_rows == 3
+        server.kill()
+        server.start()
+        assert client.read_arrow("orders").num_rows == 3, "the server was killed with -9"

@@ -1,0 +1,255 @@
+"""Push, pop and acknowledge over HTTP, as `curl` would do it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import time
+import uuid
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database
+from forebay.testing.running_server import RunningServer
+
+__all__ = ["any_server", "http", "shared_postgres_database"]
+
+ODD_PAYLOADS = [
+    b'{"a" : 1.000000000000000000000000000001,  "a":2}',
+    b"123456789012345678901234567890",
+    b'"\\u00e9\xc3\xa9 \\ud83d\\ude00 \\u0000 </script>"',
+    b"[ ]",
+    b"null",
+    b'""',
+    b"-0.0",
+    b"{}",
+]
+
+
+@pytest.mark.parametrize("payload", ODD_PAYLOADS)
+def test_payload_comes_out_byte_for_byte(http: Http, payload: bytes) -> None:
+    queue = fresh()
+    body = b'{"items":[{"queue":"%s","payload":%s}]}' % (queue.encode(), payload)
+    assert http.post("/push", body).status == 201
+    assert b'"data":' + payload + b"," in http.get(f"/api/v1/pop/queue/{queue}").body
+
+
+def test_push_answers_with_one_entry_per_message(http: Http) -> None:
+    queue = fresh()
+    items = [
+        {"queue": queue, "payload": 1, "transactionId": "t-1", "traceId": "trace-1"},
+        {"queue": queue, "payload": 2, "partition": "p"},
+        {"queue": queue, "payload": 3, "transactionId": "t-1"},
+    ]
+    told = http.post("/push", {"items": items})
+    assert told.status == 201
+    first, second, third = told.json
+    assert [entry["status"] for entry in told.json] == ["queued", "queued", "duplicate"]
+    assert [entry["index"] for entry in told.json] == [0, 1, 2]
+    assert (first["transactionId"], first["transaction_id"], first["traceId"]) == ("t-1", "t-1", "trace-1")
+    assert (first["seq"], second["seq"], third["seq"]) == (1, 2, 1)
+    assert first["messageId"] == first["message_id"] == third["messageId"] != second["messageId"]
+    assert uuid.UUID(first["messageId"]).version == 8
+    assert first["partitionId"] == first["partition_id"] != second["partitionId"]
+    assert uuid.UUID(second["transactionId"])
+
+
+def test_push_of_nothing_is_answered_with_nothing(http: Http) -> None:
+    told = http.post("/push", {"items": []})
+    assert (told.status, told.json) == (201, [])
+
+
+@pytest.mark.parametrize(("query", "more"), [("?summary=true", {}), ("", {"bufferMs": 100}), ("", {"bufferMax": 10})])
+def test_summary_says_that_nothing_is_buffered(http: Http, query: str, more: dict[str, int]) -> None:
+    queue = fresh()
+    told = http.post(f"/push{query}", {"items": [{"queue": queue, "payload": 1}], **more})
+    assert told.status == 201
+    assert told.json == {"pushed": True, "qos0": False, "dbHealthy": True, "messages": 1}
+    assert len(http.pop(queue)) == 1
+
+
+def test_pop_tells_everything_about_a_message(http: Http) -> None:
+    queue = fresh()
+    (pushed,) = http.push(queue, {"n": 1}, partition="p")
+    told = http.get(f"/api/v1/pop/queue/{queue}?consumerGroup=g").json
+    (message,) = told["messages"]
+    assert told["success"] is True
+    assert (told["queue"], told["partition"], told["partitionId"]) == (queue, "p", pushed["partitionId"])
+    assert (told["consumerGroup"], told["partitionsClaimed"]) == ("g", 1)
+    assert told["leaseId"] == message["leaseId"] != ""
+    assert message["id"] == pushed["messageId"]
+    assert message["transactionId"] == pushed["transactionId"]
+    assert (message["seq"], message["attempts"], message["data"]) == (1, 1, {"n": 1})
+    assert message["createdAt"].endswith("Z")
+
+
+def test_pop_of_nothing_is_204_without_a_body(http: Http) -> None:
+    told = http.get(f"/api/v1/pop/queue/{fresh()}")
+    assert (told.status, told.body) == (204, b"")
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b+c%", "ünïcödé", "a?b&c=d#e", "%2f", "-", "x" * 255, "a.b.c", "*"])
+def test_any_name_can_be_addressed(http: Http, name: str) -> None:
+    name = name if len(name) == 255 else f"{name}{fresh()}"
+    http.push(name, "found", partition=name)
+    path = f"/api/v1/pop/queue/{quote(name, safe='')}"
+    (message,) = http.get(f"{path}/partition/{quote(name, safe='')}").json["messages"]
+    assert (message["queue"], message["partition"], message["data"]) == (name, name, "found")
+    assert http.get(f"/api/v1/resources/queues/{quote(name, safe='')}").json["name"] == name
+
+
+def test_pop_by_namespace_and_task_takes_from_all_their_queues(http: Http) -> None:
+    namespace = fresh("ns")
+    http.push(f"{namespace}.a", 1)
+    http.push(f"{namespace}.b", 2)
+    told = http.get(f"/api/v1/pop?namespace={namespace}&batch=10&partitions=10").json
+    assert sorted(message["data"] for message in told["messages"]) == [1, 2]
+    assert http.get(f"/api/v1/pop?namespace={namespace}&task=c").status == 204
+
+
+def test_ack_is_judged_message_by_message(http: Http) -> None:
+    queue = fresh()
+    http.push(queue, 1, 2, 3)
+    first, second, third = http.pop(queue, batch=3)
+    entries = [
+        {"transactionId": first["transactionId"], "partitionId": first["partitionId"], "leaseId": first["leaseId"]},
+        {"transactionId": second["transactionId"], "partitionId": second["partitionId"], "leaseId": "foreign"},
+        {"transactionId": "unheard-of", "partitionId": third["partitionId"], "leaseId": third["leaseId"]},
+        {"transactionId": "unheard-of", "partitionId": "unheard-of", "leaseId": third["leaseId"]},
+        {"transactionId": third["transactionId"], "partitionId": third["partitionId"]},
+    ]
+    told = http.post("/ack/batch", {"acknowledgments": entries, "consumerGroup": None})
+    assert told.status == 200
+    assert [entry["success"] for entry in told.json] == [True, False, False, False, False]
+    assert told.json[0]["queueName"] == queue
+    assert told.json[1]["error"] == "Invalid or expired lease"
+    assert [http.ack(second)["success"], http.ack(third)["success"]] == [True, True]
+    assert http.pop(queue) == []
+
+
+def test_dead_letter_by_word_is_dead_at_once(http: Http) -> None:
+    queue = fresh()
+    http.push(queue, 1)
+    (message,) = http.pop(queue)
+    assert http.ack(message, "dlq", error="poison")["dlq"] is True
+    (letter,) = http.get(f"/api/v1/dlq?queue={queue}").json["messages"]
+    assert (letter["errorMessage"], letter["retryCount"], letter["data"]) == ("poison", 0, 1)
+
+
+def test_long_poll_gets_a_push_of_another_connection_at_once(http: Http, any_server: RunningServer) -> None:
+    queue = fresh()
+    consumer = Http(any_server.url)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(consumer.pop, queue, wait="true", timeout=30_000)
+        _until_waiting(http)
+        began = time.monotonic()
+        http.push(queue, "hello")
+        (message,) = waiting.result(30)
+        seconds = time.monotonic() - began
+    consumer.close()
+    assert message["data"] == "hello"
+    assert seconds < 0.4, "woken by the net and not by the push"
+
+
+def test_long_poll_without_a_message_ends_with_204_in_time(http: Http) -> None:
+    began = time.monotonic()
+    assert http.get(f"/api/v1/pop/queue/{fresh()}?wait=true&timeout=200").status == 204
+    assert 0.2 <= time.monotonic() - began < 5
+
+
+def test_ack_that_frees_a_partition_wakes_who_waits_for_it(http: Http, any_server: RunningServer) -> None:
+    queue = fresh()
+    http.push(queue, 1, 2)
+    (first,) = http.pop(queue)
+    consumer = Http(any_server.url)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(consumer.pop, queue, wait="true", timeout=30_000)
+        _until_waiting(http)
+        began = time.monotonic()
+        http.ack(first)
+        (second,) = waiting.result(30)
+        seconds = time.monotonic() - began
+    consumer.close()
+    assert second["data"] == 2
+    assert seconds < 0.4
+
+
+def test_nothing_is_popped_for_a_consumer_that_went_away(http: Http, any_server: RunningServer) -> None:
+    queue = fresh()
+    parts = urlsplit(any_server.url)
+    with socket.create_connection((str(parts.hostname), parts.port or 0)) as gone:
+        gone.sendall(f"GET /api/v1/pop/queue/{queue}?wait=true&timeout=60000 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        _until_waiting(http)
+    _until_waiting(http, count=0)
+    http.push(queue, "for the living")
+    (message,) = http.pop(queue)
+    assert message["attempts"] == 1
+
+
+def _until_waiting(http: Http, count: int = 1) -> None:
+    """Until so many long polls wait; the server tells."""
+    deadline = time.monotonic() + 30
+    while http.get("/api/v1/status").json["waitingConsumers"] != count:
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not {count} waiting consumers in 30 s")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw deflate"])
+def test_compressed_body_is_understood(http: Http, encoding: str) -> None:
+    queue = fresh()
+    body = json.dumps({"items": [{"queue": queue, "payload": "x" * 100_000}]}).encode()
+    machine = zlib.compressobj(wbits=-15)
+    packed = {
+        "gzip": gzip.compress(body),
+        "deflate": zlib.compress(body),
+        "raw deflate": machine.compress(body) + machine.flush(),
+    }[encoding]
+    told = http.send("POST", "/api/v1/push", packed, {"Content-Encoding": encoding.split()[-1]})
+    assert told.status == 201
+    assert len(http.pop(queue)[0]["data"]) == 100_000
+
+
+def test_transaction_is_all_or_nothing(http: Http) -> None:
+    source, target = fresh("source"), fresh("target")
+    http.push(source, 1)
+    (message,) = http.pop(source)
+    names = ("transactionId", "partitionId", "leaseId")
+    ack = {"type": "ack", **{name: message[name] for name in names}}
+    push = {"type": "push", "items": [{"queue": target, "payload": n, "transactionId": f"t{n}"} for n in range(2)]}
+    foreign = http.post("/transaction", {"operations": [push, {**ack, "leaseId": "foreign"}]})
+    assert (foreign.status, foreign.json["success"]) == (200, False)
+    assert foreign.json["error"] == "Invalid or expired lease"
+    assert http.get(f"/api/v1/pop/queue/{target}").status == 204
+    whole = http.post("/transaction", {"operations": [push, ack]})
+    assert whole.json["success"] is True
+    assert [entry["type"] for entry in whole.json["results"]] == ["push", "push", "ack"]
+    again = http.post("/transaction", {"operations": [push]})
+    assert (again.status, again.json["success"]) == (200, False)
+    assert len(http.pop(target, batch=10)) == 2
+
+
+def test_full_queue_answers_429_and_takes_nothing(http: Http) -> None:
+    queue = fresh()
+    http.post("/configure", {"queue": queue, "options": {"maxSize": 2}})
+    http.push(queue, 1)
+    told = http.post("/push", {"items": [{"queue": queue, "payload": n} for n in range(2)]})
+    assert (told.status, told.headers["retry-after"]) == (429, "1")
+    assert told.json["code"] == "queue_full"
+    assert len(http.pop(queue, batch=10)) == 1
+
+
+@pytest.mark.parametrize("size", [10 * 1024 * 1024, 0])
+def test_payload_of_ten_mebibytes_is_taken(http: Http, size: int) -> None:
+    queue = fresh()
+    http.push(queue, "x" * size)
+    assert len(http.pop(queue)[0]["data"]) == size
+
+
+def test_ten_thousand_items_are_taken_in_one_request(http: Http) -> None:
+    queue = fresh()
+    assert [entry["seq"] for entry in http.push(queue, *range(10_000))] == list(range(1, 10_001))
+    assert [message["data"] for message in http.pop(queue, batch=10_000)] == list(range(10_000))

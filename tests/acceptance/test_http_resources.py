@@ -1,0 +1,151 @@
+"""Queues, groups, dead letters, status and metrics over HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database
+
+__all__ = ["any_server", "http", "shared_postgres_database"]
+
+
+def dead(http: Http, queue: str, *payloads: object) -> None:
+    http.push(queue, *payloads)
+    for message in http.pop(queue, batch=len(payloads)):
+        http.ack(message, "dlq", error=f"reason {message['data']}")
+
+
+def test_queue_counts_its_messages(http: Http) -> None:
+    queue = fresh()
+    http.post("/configure", {"queue": queue, "namespace": "shop", "task": "orders", "options": {"priority": 4}})
+    dead(http, queue, 0)
+    http.push(queue, 1, 2, 3, 4, partition="p")
+    message = http.pop(queue, batch=3)[0]
+    http.ack(message)
+    shown = http.get(f"/api/v1/resources/queues/{queue}").json
+    assert (shown["namespace"], shown["task"], shown["priority"]) == ("shop", "orders", 4)
+    assert shown["totals"] == {"total": 5, "pending": 1, "processing": 2, "completed": 1, "deadLetter": 1}
+    assert (shown["firstSeq"], shown["nextSeq"]) == (1, 6)
+    assert {partition["name"]: partition["messages"] for partition in shown["partitions"]} == {"Default": 1, "p": 4}
+    listed = http.get(f"/api/v1/resources/queues?search={queue}&namespace=shop").json
+    assert [(entry["name"], entry["partitions"]) for entry in listed["queues"]] == [(queue, 2)]
+    assert listed["pagination"]["total"] == 1
+
+
+def test_deleted_queue_is_gone_with_all_that_belonged_to_it(http: Http) -> None:
+    queue = fresh()
+    dead(http, queue, 1)
+    assert http.send("DELETE", f"/api/v1/resources/queues/{queue}").json == {"deleted": True, "queue": queue}
+    assert http.send("DELETE", f"/api/v1/resources/queues/{queue}").json["deleted"] is False
+    assert http.get(f"/api/v1/dlq?queue={queue}").json["total"] == 0
+    assert http.get(f"/api/v1/resources/queues/{queue}").status == 404
+
+
+def test_group_tells_its_lag_and_moves(http: Http) -> None:
+    queue, group = fresh(), fresh("group")
+    http.push(queue, *range(5))
+    for message in http.pop(queue, batch=2, consumerGroup=group):
+        http.ack(message)
+    (info,) = [entry for entry in http.get("/api/v1/consumer-groups").json if entry["name"] == group]
+    assert (info["queueName"], info["totalLag"], info["partitionsWithLag"], info["state"]) == (queue, 3, 1, "Stable")
+    seek = f"/consumer-groups/{group}/queues/{queue}/seek"
+    assert http.post(seek, {"seq": 2}).json == {"success": True, "consumerGroup": group, "partitions": 1}
+    assert [message["seq"] for message in http.pop(queue, batch=9, consumerGroup=group)] == [2, 3, 4, 5]
+    assert http.post(seek, {"toEnd": True}).status == 200
+    assert http.pop(queue, consumerGroup=group) == []
+    hour_ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    assert http.post(f"/consumer-groups/{group}/subscription", {"subscriptionTimestamp": hour_ago}).status == 200
+    assert len(http.pop(queue, batch=9, consumerGroup=group)) == 5
+    assert http.post(f"/consumer-groups/{group}/queues/{queue}/partitions/Default/seek").status == 200
+    assert http.get(f"/api/v1/consumer-groups/{group}").json["totalLag"] == 0
+    assert http.send("DELETE", f"/api/v1/consumer-groups/{group}/queues/{queue}").status == 200
+    assert http.get(f"/api/v1/consumer-groups/{group}").status == 404
+
+
+def test_dead_letters_are_listed_replayed_and_purged_by_choice(http: Http) -> None:
+    queue = fresh()
+    dead(http, queue, "a", "b", "c")
+    listed = http.get(f"/api/v1/dlq?queue={queue}&limit=2").json
+    assert (listed["total"], len(listed["messages"])) == (3, 2)
+    wanted = next(letter for letter in http.get(f"/api/v1/dlq?queue={queue}").json["messages"] if letter["data"] == "b")
+    one = {"queue": queue, "transactionId": wanted["transactionId"]}
+    assert http.post("/dlq/replay", one).json == {"success": True, "replayed": 1}
+    assert [message["data"] for message in http.pop(queue, batch=9)] == ["b"]
+    later = (datetime.now(UTC) + timedelta(hours=1)).isoformat().replace("+00:00", "Z")
+    assert http.get(f"/api/v1/dlq?queue={queue}&from={later}").json["total"] == 0
+    assert http.get(f"/api/v1/dlq?queue={queue}&to={later}").json["total"] == 2
+    assert http.post("/dlq/purge", {"queue": queue, "partition": "other"}).json["purged"] == 0
+    assert http.send("DELETE", f"/api/v1/dlq?queue={queue}").json == {"success": True, "purged": 2}
+
+
+def test_messages_are_browsed_page_by_page_and_stay(http: Http) -> None:
+    queue = fresh()
+    (first, *_) = http.push(queue, *range(5))
+    page = http.get(f"/api/v1/messages?queue={queue}&limit=3").json
+    assert ([message["data"] for message in page["messages"]], page["nextSeq"]) == ([0, 1, 2], 4)
+    rest = http.get(f"/api/v1/status/queues/{queue}/messages?fromSeq={page['nextSeq']}&limit=3").json
+    assert ([message["data"] for message in rest["messages"]], rest["nextSeq"]) == ([3, 4], None)
+    shown = http.get(f"/api/v1/messages/{first['partitionId']}/{first['transactionId']}").json
+    assert (shown["id"], shown["data"]) == (first["messageId"], 0)
+    assert len(http.pop(queue, batch=9)) == 5
+
+
+def test_trace_text_comes_out_byte_for_byte(http: Http) -> None:
+    queue, name = fresh(), fresh("trace")
+    (pushed,) = http.push(queue, 1)
+    ids = f'"transactionId":"{pushed["transactionId"]}","partitionId":"{pushed["partitionId"]}"'
+    body = f'{{{ids},"traceNames":"{name}","data":{{"a" : 1.10}}}}'.encode()
+    assert http.post("/traces", body).status == 201
+    assert b'"data":{"a" : 1.10},' in http.get(f"/api/v1/traces/by-name/{name}").body
+    assert name in [entry["traceName"] for entry in http.get("/api/v1/traces/names?limit=10000").json["traceNames"]]
+
+
+def test_maintenance_is_told_and_ends(http: Http) -> None:
+    queue = fresh()
+    http.push(queue, 1)
+    assert http.post("/system/maintenance", {"enabled": True}).json["maintenanceMode"] is True
+    try:
+        refused = http.post("/push", {"items": [{"queue": queue, "payload": 2}]})
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert http.get("/api/v1/system/maintenance").json["maintenanceMode"] is True
+    finally:
+        assert http.post("/system/maintenance", {"enabled": False}).json["maintenanceMode"] is False
+    assert http.post("/system/maintenance/pop", {"enabled": True}).json["popMaintenanceMode"] is True
+    try:
+        assert http.get(f"/api/v1/pop/queue/{queue}").status == 204
+        assert http.get(f"/api/v1/pop/queue/{queue}?wait=true&timeout=100").status == 204
+    finally:
+        http.post("/system/maintenance/pop", {"enabled": False})
+    assert len(http.pop(queue, batch=9)) == 1
+
+
+def test_buffers_are_empty_and_say_so(http: Http) -> None:
+    assert http.get("/api/v1/status/buffers").json == {"pending": 0, "failed": 0, "dbHealthy": True}
+
+
+def test_metrics_count_what_happened(http: Http) -> None:
+    def pushed() -> int:
+        found = re.search(rb"^forebay_messages_pushed_total (\d+)$", http.get("/metrics").body, re.MULTILINE)
+        assert found is not None
+        return int(found[1])
+
+    before = pushed()
+    http.push(fresh(), 1, 2, 3)
+    assert pushed() == before + 3
+    told = http.send("GET", "/metrics", headers={"Accept": "application/json"})
+    assert told.json["messages"]["pushed"] == before + 3
+    assert b'path="/api/v1/push",status="201"' in http.get("/metrics/prometheus").body
+
+
+def test_description_is_one_document_without_anything_from_elsewhere(http: Http) -> None:
+    document = http.get("/openapi.json").json
+    assert document["openapi"] == "3.1.0"
+    page = http.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert not re.findall(rb"<script|https?://|@import", page.body)
+    for path in document["paths"]:
+        assert path.encode() in page.body
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
+    assert references <= set(document["components"]["schemas"])

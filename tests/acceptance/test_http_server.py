@@ -1,0 +1,240 @@
+"""`forebay serve` as a process: how it starts, whom it lets in, and how it stops."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPSConnection
+from pathlib import Path
+
+import pytest
+
+from fixtures.running_stores import STORES, Http, fresh, running, shared_postgres_database
+from forebay.api.access import new_key
+from forebay.testing.running_server import RunningServer, ServerDidNotStart
+
+__all__ = ["shared_postgres_database"]
+
+
+def serve(*words: str) -> subprocess.CompletedProcess[str]:
+    """A server that is expected not to start."""
+    command = [sys.executable, "-m", "forebay", "serve", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    with RunningServer(tmp_path / "data", store="memory://") as running_server:
+        yield running_server
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_stop_ends_long_polls_with_204_and_the_process_with_0(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    server = running(store, request, tmp_path)
+    server.start()
+    http, consumer = Http(server.url), Http(server.url)
+    with ThreadPoolExecutor() as pool:
+        path = f"/api/v1/pop/queue/{fresh()}?wait=true&timeout=600000"
+        waiting = pool.submit(consumer.get, path)
+        deadline = time.monotonic() + 30
+        while http.get("/api/v1/status").json["waitingConsumers"] != 1:
+            assert time.monotonic() < deadline
+        assert server.stop() == 0
+        assert waiting.result(30).status == 204
+    http.close()
+    consumer.close()
+
+
+@pytest.mark.parametrize("store", [store for store in STORES if store != "memory"])
+def test_what_was_answered_is_there_after_kill_9(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    queue = fresh()
+    server = running(store, request, tmp_path)
+    with server:
+        accepted: list[str] = []
+        stop = threading.Event()
+
+        def produce(number: int) -> None:
+            http = Http(server.url)
+            while not stop.is_set():
+                try:
+                    answers = http.push(queue, number, number, partition=f"p{number}")
+                except (OSError, EOFError, Exception):  # noqa: BLE001 - the server was killed under it
+                    return
+                accepted.extend(entry["transactionId"] for entry in answers)
+
+        with ThreadPoolExecutor() as pool:
+            producers = [pool.submit(produce, number) for number in range(4)]
+            deadline = time.monotonic() + 30
+            while len(accepted) < 200 and time.monotonic() < deadline:
+                os.sched_yield()
+            server.kill()
+            stop.set()
+            for producer in producers:
+                producer.result(30)
+        server.start()
+        http = Http(server.url)
+        kept: set[str] = set()
+        while messages := http.pop(queue, batch=1000, partitions=10, autoAck="true"):
+            kept.update(message["transactionId"] for message in messages)
+        http.close()
+        assert len(accepted) >= 200
+        assert set(accepted) <= kept
+
+
+def test_ready_line_says_where_and_what(tmp_path: Path) -> None:
+    with RunningServer(tmp_path / "data") as server:
+        assert server.url.startswith("http://127.0.0.1:")
+        http = Http(server.url)
+        assert http.get("/readyz").json == {"status": "ready", "reasons": []}
+        assert "embedded" in http.get("/api/v1/status").json["store"]
+        http.close()
+
+
+def test_occupied_port_is_refused_by_name_of_its_process(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = serve("--port", str(port), "--data-dir", str(tmp_path / "data"))
+    assert ended.returncode == 1
+    assert f"127.0.0.1:{port} is taken by" in ended.stderr
+    assert f"(process {os.getpid()})" in ended.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_second_server_on_a_data_directory_is_refused_by_name_of_the_first(tmp_path: Path) -> None:
+    with RunningServer(tmp_path / "data") as first:
+        ended = serve("--port", "0", "--data-dir", str(tmp_path / "data"))
+        assert ended.returncode == 1
+        assert str(first.pid) in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--port", "70000"], "server.port"),
+        (["--port", "many"], "server.port"),
+        (["--store", "mysql://x"], "server.store"),
+        (["--host", "0.0.0.0"], "--insecure"),
+        (["--host", "::"], "--insecure"),
+        (["--host", "no.such.host.invalid", "--insecure"], "cannot listen"),
+        (["--server-keys", "/no/such/file"], "/no/such/file"),
+        (["--server-certificate", "/no/such/file"], "/no/such/file"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_once(words: list[str], said: str, tmp_path: Path) -> None:
+    arguments = words if "--port" in words else [*words, "--port", "0"]
+    ended = serve(*arguments, "--data-dir", str(tmp_path / "data"))
+    assert ended.returncode == 1
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_insecure_server_listens_everywhere_when_told_to(tmp_path: Path) -> None:
+    words = ["--server-host", "0.0.0.0", "--insecure"]
+    command = [sys.executable, "-m", "forebay", "serve", "--port", "0", "--store", "memory://", *words]
+    with subprocess.Popen([*command], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("forebay: serving http://0.0.0.0:")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def keys_file(folder: Path) -> tuple[Path, dict[str, str]]:
+    keys, listed = {}, []
+    for scope in ("read", "write", "admin"):
+        keys[scope], digest = new_key()
+        listed.append({"name": f"the {scope} key", "sha256": digest, "scope": scope})
+    path = folder / "keys.json"
+    path.write_text(json.dumps({"keys": listed}))
+    return path, keys
+
+
+def test_key_opens_what_its_scope_allows_and_no_more(tmp_path: Path) -> None:
+    path, keys = keys_file(tmp_path)
+    operations: dict[str, tuple[str, str, object]] = {
+        "read": ("GET", "/api/v1/resources/queues", None),
+        "write": ("POST", "/api/v1/push", {"items": []}),
+        "admin": ("POST", "/api/v1/system/maintenance", {"enabled": False}),
+    }
+    with RunningServer(tmp_path / "data", store="memory://", arguments=["--server-keys", str(path)]) as server:
+        http = Http(server.url)
+        assert http.get("/healthz").status == 200
+        for needed, (method, where, body) in operations.items():
+            without = http.send(method, where, body)
+            assert (without.status, without.headers["www-authenticate"]) == (401, "Bearer")
+            assert http.send(method, where, body, {"X-API-Key": "guess"}).status == 401
+            for place, (scope, key) in enumerate(keys.items()):
+                allowed = place >= list(operations).index(needed)
+                for header in ({"Authorization": f"Bearer {key}"}, {"X-API-Key": key}):
+                    status = http.send(method, where, body, header).status
+                    assert (status < 300) is allowed, f"{needed} with the {scope} key: {status}"
+                    assert allowed or status == 403
+        http.close()
+
+
+def test_keys_are_kept_as_digests_only(tmp_path: Path) -> None:
+    path, keys = keys_file(tmp_path)
+    text = path.read_text()
+    assert all(key not in text and hashlib.sha256(key.encode()).hexdigest() in text for key in keys.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", '{"keys": []}', '{"keys": [{"name": "a", "sha256": "12", "scope": "read"}]}', "keys: [", "\0"],
+)
+def test_file_of_keys_that_cannot_be_read_stops_the_start(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "keys.yaml"
+    path.write_text(text)
+    with pytest.raises(ServerDidNotStart, match=r"keys\.yaml"):
+        RunningServer(tmp_path / "data", store="memory://", arguments=["--server-keys", str(path)]).start()
+
+
+def test_certificate_makes_it_https(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    words = ["--server-certificate", str(certificate), "--server-certificate-key", str(key)]
+    with RunningServer(tmp_path / "data", store="memory://", arguments=words) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        trust = ssl.create_default_context(cafile=str(certificate))
+        connection = HTTPSConnection("127.0.0.1", int(server.url.rpartition(":")[2]), context=trust, timeout=30)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+        connection.close()
+        plain = Http(server.url.replace("https", "http"))
+        with pytest.raises(OSError):  # noqa: PT011 - which one depends on who closes first
+            plain.get("/healthz")
+        plain.close()
+
+
+def test_server_answers_on_while_a_large_body_arrives(server: RunningServer) -> None:
+    http = Http(server.url)
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as slow:
+        slow.sendall(b"POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b" " * 1000)
+        assert http.get("/healthz").status == 200
+    assert http.get("/healthz").status == 200
+    http.close()

@@ -1,0 +1,53 @@
+"""schemathesis reads the API's own description and tries to make the server break it.
+
+No answer with 500, no status and no shape that the description does not announce.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import hypothesis
+import pytest
+import schemathesis
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from forebay.api.openapi import description
+from forebay.api.routes import ALL_ROUTES
+from forebay.testing.running_server import RunningServer
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+@pytest.fixture(scope="module")
+def described_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    folder = tmp_path_factory.mktemp("described")
+    with RunningServer(folder / "forebay-data", store="memory://") as server:
+        yield server
+
+
+schema = schemathesis.openapi.from_dict(json.loads(description(ALL_ROUTES))).exclude(path_regex="/system/maintenance")
+"""Maintenance is left out: whoever turns it on has 503 answered to everybody else, as it should be."""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the libraries under schemathesis, not ours
+@schema.parametrize()
+@hypothesis.settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=False,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+def test_server_answers_as_described(case: schemathesis.Case[Any], described_server: RunningServer) -> None:
+    # A long poll that finds nothing would take its whole time.
+    if isinstance(case.query, dict) and "/pop" in case.path:
+        case.query.pop("wait", None)
+    case.call_and_validate(base_url=described_server.url, checks=CHECKS, timeout=30)

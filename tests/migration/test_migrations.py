@@ -1,0 +1,117 @@
+"""The schema is the sum of its migrations, whoever runs them and however often."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import psycopg
+import pytest
+
+from forebay.broker.stores.postgres import PostgresStore, SchemaRefused
+from forebay.broker.stores.postgres.connections import Connection, opened
+from forebay.broker.stores.postgres.migrations import Migration, migrate, migrations
+
+pytestmark = pytest.mark.asyncio
+
+T = TypeVar("T")
+
+_SCHEMA = """
+SELECT 'column', table_name, column_name, data_type, is_nullable, column_default, collation_name
+    FROM information_schema.columns WHERE table_schema = 'forebay'
+UNION ALL SELECT 'index', tablename, indexname, indexdef, '', '', '' FROM pg_indexes WHERE schemaname = 'forebay'
+UNION ALL SELECT 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid), '', '', ''
+    FROM pg_constraint WHERE connamespace = to_regnamespace('forebay')
+UNION ALL SELECT 'function', proname, pg_get_functiondef(oid), '', '', '', ''
+    FROM pg_proc WHERE pronamespace = to_regnamespace('forebay')
+UNION ALL SELECT 'view', viewname, definition, '', '', '', '' FROM pg_views WHERE schemaname = 'forebay'
+UNION ALL SELECT 'options', relname, reloptions::text, relpersistence::text, '', '', ''
+    FROM pg_class WHERE relnamespace = to_regnamespace('forebay')
+ORDER BY 1, 2, 3, 4
+"""
+
+
+def schema_of(url: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url) as connection:
+        return connection.execute(_SCHEMA).fetchall()
+
+
+def with_migrations_run_by_hand(url: str) -> list[tuple[object, ...]]:
+    """What the files make by themselves, one after the other, in a database that saw nothing else."""
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE SCHEMA forebay")
+        for migration in migrations():
+            connection.execute(migration.text)
+        made = connection.execute(_SCHEMA).fetchall()
+        connection.rollback()
+    return made
+
+
+async def on(url: str, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async with opened(url) as connection:
+        return await work(connection)
+
+
+async def test_schema_is_the_sum_of_its_migrations(postgres_database: str) -> None:
+    by_hand = with_migrations_run_by_hand(postgres_database)
+    assert await on(postgres_database, migrate) == len(migrations())
+    by_migrate = [row for row in schema_of(postgres_database) if "schema_migrations" not in str(row)]
+    assert by_migrate == by_hand
+    assert {row[1] for row in by_hand if row[0] == "column"} >= {"queues", "partitions", "messages", "deliveries"}
+
+
+async def test_migrations_are_numbered_from_one_without_gaps() -> None:
+    assert [migration.number for migration in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+async def test_second_run_changes_nothing(postgres_database: str) -> None:
+    await on(postgres_database, migrate)
+    before = schema_of(postgres_database)
+    assert await on(postgres_database, migrate) == 0
+    assert schema_of(postgres_database) == before
+
+
+async def test_servers_that_start_together_migrate_once(postgres_database: str) -> None:
+    counts = await asyncio.gather(*[on(postgres_database, migrate) for _ in range(6)])
+    assert sorted(counts) == [0] * 5 + [len(migrations())]
+
+
+async def test_stores_that_open_together_all_work(postgres_database: str) -> None:
+    stores = [PostgresStore(postgres_database) for _ in range(3)]
+    await asyncio.gather(*[store.open(lambda queue, count: None) for store in stores])
+    assert [await store.is_healthy() for store in stores] == [True] * 3
+    await asyncio.gather(*[store.close() for store in stores])
+
+
+async def test_failed_migration_leaves_nothing(postgres_database: str) -> None:
+    broken = [*migrations(), Migration(len(migrations()) + 1, "broken", b"CREATE TABLE forebay.half (); SELECT 1/0")]
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await on(postgres_database, lambda connection: migrate(connection, broken))
+    assert schema_of(postgres_database) == []
+    assert await on(postgres_database, migrate) == len(migrations())
+
+
+async def test_database_of_a_newer_forebay_is_refused(postgres_database: str) -> None:
+    newer = [*migrations(), Migration(len(migrations()) + 1, "newer", b"CREATE TABLE forebay.newer ()")]
+    await on(postgres_database, lambda connection: migrate(connection, newer))
+    before = schema_of(postgres_database)
+    with pytest.raises(SchemaRefused, match=f"at migration {len(newer)}"):
+        await PostgresStore(postgres_database).open(lambda queue, count: None)
+    assert schema_of(postgres_database) == before
+
+
+async def test_database_of_another_text_is_refused(postgres_database: str) -> None:
+    first, *others = migrations()
+    changed = [first._replace(text=first.text + b"\n-- changed"), *others]
+    await on(postgres_database, lambda connection: migrate(connection, changed))
+    with pytest.raises(SchemaRefused, match="migration 1"):
+        await on(postgres_database, migrate)
+
+
+async def test_newer_server_brings_an_older_database_up_to_date(postgres_database: str) -> None:
+    await on(postgres_database, migrate)
+    newer = [*migrations(), Migration(len(migrations()) + 1, "newer", b"CREATE TABLE forebay.newer ()")]
+    assert await on(postgres_database, lambda connection: migrate(connection, newer)) == 1
+    with psycopg.connect(postgres_database) as connection:
+        assert connection.execute("SELECT count(*) FROM forebay.newer").fetchone() == (0,)

@@ -1,0 +1,153 @@
+"""What a request ends in, whatever happens below: driven as ASGI, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebay.api.answers import iso, message_id
+from forebay.api.app import App
+from forebay.api.problems import STATUSES, TITLES, problem_of
+from forebay.api.service import Service
+from forebay.broker.store import Pushed, PushItem
+from forebay.broker.waiting import WaitingRoom
+from forebay.errors import (
+    AppendFailed,
+    DiskFull,
+    ForebayError,
+    InvariantBroken,
+    LogClosed,
+    PayloadInClear,
+    QueueFull,
+    StoreUnavailable,
+    UnknownQueue,
+)
+from forebay.model.message import CREATED_US_MAX
+from forebay.testing.fake_clock import FakeClock
+from forebay.testing.memory_store import MemoryStore
+
+
+class BrokenStore(MemoryStore):
+    """Every push ends in the same error."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(FakeClock())
+        self._error = error
+
+    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+        raise self._error
+
+
+def told(store: MemoryStore, method: str, path: str, body: bytes = b"") -> tuple[int, dict[bytes, bytes], bytes]:
+    """One request from beginning to end."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def run() -> None:
+        clock = FakeClock()
+        app = App(Service(store=store, waiting=WaitingRoom(asyncio.get_running_loop()), clock=clock))
+        raw_path, _, query = path.encode().partition(b"?")
+        scope = {"type": "http", "method": method, "path": path, "raw_path": raw_path, "query_string": query}
+        await app({**scope, "headers": []}, receive, send)
+
+    asyncio.run(run())
+    start, content = sent
+    return start["status"], dict(start["headers"]), content["body"]
+
+
+PUSH = b'{"items":[{"queue":"q","payload":1}]}'
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "is_retried"),
+    [
+        (QueueFull("q", 5, 5), 429, True),
+        (StoreUnavailable("the database is away"), 503, True),
+        (DiskFull(Path("data"), "0 bytes left"), 507, True),
+        (AppendFailed(Path("data"), "the write failed"), 503, True),
+        (LogClosed(Path("data")), 503, False),
+        (PayloadInClear("q"), 503, False),
+        (UnknownQueue("q"), 404, False),
+        (ForebayError("refused"), 400, False),
+    ],
+)
+def test_error_of_the_store_has_its_status(error: Exception, status: int, is_retried: bool) -> None:
+    found, headers, body = told(BrokenStore(error), "POST", "/api/v1/push", PUSH)
+    assert found == status
+    assert (b"retry-after" in headers) is is_retried
+    assert headers[b"content-type"] == b"application/problem+json"
+    document = json.loads(body)
+    assert (document["status"], document["error"]) == (status, str(error))
+
+
+@pytest.mark.parametrize("error", [InvariantBroken("2 and 2 are 5"), ZeroDivisionError("secret")])
+def test_bug_is_500_and_its_text_stays_in_the_log(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    status, _, body = told(BrokenStore(error), "POST", "/api/v1/push", PUSH)
+    assert status == 500
+    assert b"secret" not in body
+    assert str(error) in caplog.text
+
+
+def test_every_error_has_a_title_and_the_special_comes_before_the_general() -> None:
+    for place, (kind, status, _) in enumerate(STATUSES):
+        assert status in TITLES
+        assert not any(issubclass(kind, earlier) for earlier, _, _ in STATUSES[:place])
+
+
+def test_unknown_refusal_is_400() -> None:
+    assert problem_of(ForebayError("no")).status == 400
+
+
+def test_push_and_pop_of_several_queues_in_one_request() -> None:
+    store = MemoryStore(FakeClock())
+    items = [{"queue": f"q{n % 2}", "payload": n} for n in range(4)]
+    status, _, body = told(store, "POST", "/api/v1/push", json.dumps({"items": items}).encode())
+    assert status == 201
+    assert [entry["seq"] for entry in json.loads(body)] == [1, 1, 2, 2]
+    status, _, body = told(store, "GET", "/api/v1/pop/queue/q1?batch=10&autopilot=true")
+    assert [message["data"] for message in json.loads(body)["messages"]] == [1, 3]
+    assert json.loads(body)["autopilot"] == {"batch": 10, "partitions": 1}
+
+
+def test_binary_payload_is_answered_as_base64() -> None:
+    store = MemoryStore(FakeClock())
+    asyncio.run(store.push([PushItem("q", "Default", b"\xff\x00", "t", is_binary=True)]))
+    _, _, body = told(store, "GET", "/api/v1/pop/queue/q")
+    (message,) = json.loads(body)["messages"]
+    assert (message["data"], message["encoding"]) == ("/wA=", "base64")
+
+
+@given(st.text(min_size=1, max_size=255), st.integers(1, 2**60 - 1))
+def test_message_id_is_a_uuid_that_tells_the_seq(queue: str, seq: int) -> None:
+    queue = queue.encode(errors="replace").decode()
+    found = uuid.UUID(message_id(queue, seq))
+    assert (found.version, found.variant) == (8, uuid.RFC_4122)
+    assert found.int & (2**60 - 1) == seq
+    assert message_id(queue, seq) != message_id(queue + "x", seq)
+
+
+def test_times_are_written_to_the_microsecond() -> None:
+    assert iso(1_767_225_600_000_001) == "2026-01-01T00:00:00.000001Z"
+    assert iso(CREATED_US_MAX) == "9999-12-31T23:59:59.999999Z"
+
+
+def test_summaries_are_plain_json() -> None:
+    status, headers, body = told(MemoryStore(FakeClock()), "GET", "/api/v1/status")
+    assert (status, headers[b"content-type"]) == (200, b"application/json")
+    assert msgspec.json.decode(body)["queues"] == 0
