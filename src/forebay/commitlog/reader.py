@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from forebay.commitlog.block import SEQ_MAX, Header
-from forebay.commitlog.columns import BodyRefused
+from forebay.commitlog.columns import BodyRefused, decode
 from forebay.commitlog.filesystem import File, Filesystem
 from forebay.commitlog.layout import is_segment_path
 from forebay.commitlog.manifest import Entry
@@ -84,16 +84,19 @@ class LogReader:
 
     def _batches(self, span: _Span, on_damage: OnDamage | None) -> Iterator[pa.RecordBatch]:
         _, from_seq, last_seq = span
-        for record in self._records(span, on_damage):
-            batch = self._decoded(record, on_damage)
-            if batch is None:
-                continue
-            first, count = record.header.first_seq, record.header.message_count
-            if from_seq <= first and first + count - 1 <= last_seq:
-                yield batch
-            else:
-                start = max(from_seq - first, 0)
-                yield batch.slice(start, min(last_seq - first + 1, count) - start)
+        for entry in self._segments(span):
+            for record in self._segment_records(span, entry, on_damage):
+                try:
+                    batch = decode(record.chunk, record.offset, record.header)[1]
+                except BodyRefused as refused:
+                    self._refused(record, refused, on_damage)
+                    continue
+                first, count = record.header.first_seq, record.header.message_count
+                if from_seq <= first and first + count - 1 <= last_seq:
+                    yield batch
+                else:
+                    start = max(from_seq - first, 0)
+                    yield batch.slice(start, min(last_seq - first + 1, count) - start)
 
     def records(self, from_seq: int, to_seq: int | None, on_damage: OnDamage | None) -> Iterator[Record]:
         """Whole records that hold some of the messages asked for."""
@@ -218,14 +221,18 @@ class LogReader:
         try:
             return record.batch()
         except BodyRefused as refused:
-            header = record.header
-            damage = DamagedRange(
-                "a record", header.position, header.size, header.first_seq, header.next_seq - 1, str(refused)
-            )
-            if on_damage is None:
-                raise SegmentDamaged(self._base, damage) from None
-            on_damage(damage)
+            self._refused(record, refused, on_damage)
             return None
+
+    def _refused(self, record: Record, refused: BodyRefused, on_damage: OnDamage | None) -> None:
+        """A record whose CRC is right and whose body is none of ours."""
+        header = record.header
+        damage = DamagedRange(
+            "a record", header.position, header.size, header.first_seq, header.next_seq - 1, str(refused)
+        )
+        if on_damage is None:
+            raise SegmentDamaged(self._base, damage) from None
+        on_damage(damage)
 
     def _open(self, entry: Entry) -> File:
         if not is_segment_path(entry.path):

@@ -78,7 +78,9 @@ class SegmentScan:
         while position < self._end:
             found = self._record_at(position)
             if isinstance(found, Record):
-                position = self._advance(found)
+                header = found.header
+                self.next_seq = header.next_seq
+                self.position = position = position + header.size
                 yield found
                 continue
             following = self._find_after(position)
