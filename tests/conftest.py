@@ -7,7 +7,9 @@ lets Hypothesis try ten times as many examples.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = [
@@ -22,3 +24,14 @@ pytest_plugins = [
 settings.register_profile("default", derandomize=False, print_blob=True, deadline=None, max_examples=100)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000, stateful_step_count=100)
 settings.load_profile("thorough" if os.environ.get("FOREBAY_TEST_THOROUGH") == "1" else "default")
+
+STARTS_PROCESSES = ("acceptance", "integration", "migration")
+"""Folders whose tests start servers or programs: together they take minutes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts processes is slow, so that `make test-fast` stays a matter of two minutes."""
+    tests = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(tests).parts[0] in STARTS_PROCESSES:
+            item.add_marker(pytest.mark.slow)

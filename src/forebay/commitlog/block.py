@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from itertools import accumulate, chain, islice
 from struct import Struct
 from typing import NamedTuple, TypeVar
@@ -172,8 +172,11 @@ def encode(
     low = min([batch.created_range[0] for batch in batches])
     high = max([batch.created_range[1] for batch in batches])
     # Messages that came together were created together: one number, repeated.
-    created = array("q", [low]) * count if low == high else array("q", _flat([b.created_us for b in batches]))
-    body = _body(batches, created.tobytes(), tag)
+    if low == high:
+        created = low.to_bytes(8, "little") * count
+    else:
+        created = array("q", _flat([batch.created_us for batch in batches])).tobytes()
+    body = _body(batches, created, tag)
     flag = CRC_FOLLOWS
     if compress and (packed := _snappy(body)):
         body, flag = packed, flag | BODY_IS_SNAPPY
@@ -197,33 +200,39 @@ def _body(batches: Sequence[MessageBatch], created: bytes, tag: bytes) -> bytes:
     if flags is not None:
         present |= 0b10
         parts += (bytes(flags), _PADDING[-len(flags) % 8])
-    # Attributes one by one and not by name: this is the hot path of every append.
-    variable: list[Sequence[bytes] | None] = [
+    for bit, (column, ends) in enumerate(_variable_columns(batches), FIXED_COLUMNS):
+        if column is None:
+            continue
+        present |= 1 << bit
+        if ends is None:
+            ends = [*accumulate(map(len, column), initial=0)]
+        # The offsets' padding depends on the count alone: (count + 1) x 4 bytes.
+        parts += (Struct(f"<{len(ends)}i").pack(*ends), _PADDING[len(ends) % 2 * 4])
+        if column[0] == column[-1] and column.count(column[0]) == len(column):
+            parts.append(column[0] * len(column))  # one value for all, as the partition often is
+        else:
+            parts += column
+        parts.append(_PADDING[-ends[-1] % 8])
+    parts[0] = BODY_PREFIX.pack(BODY_VERSION, present, 0, tag)
+    parts.append(_PADDING[4])
+    return b"".join(parts)
+
+
+def _variable_columns(
+    batches: Sequence[MessageBatch],
+) -> Iterable[tuple[Sequence[bytes] | None, list[int] | None]]:
+    """The variable-length columns, each with where its values end if that is known."""
+    if len(batches) == 1:
+        return zip(batches[0].texts(), batches[0].ends, strict=True)
+    # Attributes one by one and not by name: this is the hot path of every group.
+    columns = (
         _column([batch.partitions for batch in batches], batches, b""),
         _column([batch.transaction_ids for batch in batches], batches, b""),
         _column([batch.trace_ids for batch in batches], batches, b""),
         _column([batch.headers for batch in batches], batches, b""),
         _column([batch.payloads for batch in batches], batches, b""),
-    ]
-    for bit, column in enumerate(variable, FIXED_COLUMNS):
-        if column is None:
-            continue
-        present |= 1 << bit
-        first, count = column[0], len(column)
-        if first == column[-1] and column.count(first) == count:
-            # One value for all, as the partition often is: its offsets are a range, and it is repeated in one go.
-            width = len(first)
-            offsets = array("i", range(0, width * count + 1, width)) if width else array("i", bytes(4 * count + 4))
-            column = (first * count,)
-        else:
-            offsets = array("i", accumulate(map(len, column), initial=0))
-        # The offsets' padding depends on the count alone: (count + 1) x 4 bytes.
-        parts += (offsets.tobytes(), _PADDING[-len(offsets) % 2 * 4])
-        parts += column
-        parts.append(_PADDING[-offsets[-1] % 8])
-    parts[0] = BODY_PREFIX.pack(BODY_VERSION, present, 0, tag)
-    parts.append(_PADDING[4])
-    return b"".join(parts)
+    )
+    return ((column, None) for column in columns)
 
 
 def _column(columns: Sequence[Sequence[T] | None], batches: Sequence[MessageBatch], empty: T) -> Sequence[T] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
 CREATED_US_MAX = 253_402_300_799_999_999
@@ -49,15 +50,22 @@ class MessageBatch:
     """Bytes of all the variable-length columns together."""
     created_range: tuple[int, int] = field(init=False, repr=False, compare=False)
     """The smallest and the largest `created_us`."""
+    ends: tuple[list[int] | None, ...] = field(init=False, repr=False, compare=False)
+    """For each of `texts`: 0, and where each value ends if they are put one behind the other."""
 
     def __post_init__(self) -> None:
         count = len(self.payloads)
         size = 0
+        ends: list[list[int] | None] = []
         for column in self.texts():
-            if column is not None:
-                if len(column) != count:
-                    raise ValueError(f"columns of unequal length: {len(column)} values and {count} payloads")
-                size += sum(map(len, column))
+            if column is None:
+                ends.append(None)
+                continue
+            if len(column) != count:
+                raise ValueError(f"columns of unequal length: {len(column)} values and {count} payloads")
+            # One pass over the lengths serves both the limits and, later, the offsets on the disk.
+            ends.append([*accumulate(map(len, column), initial=0)])
+            size += ends[-1][-1]  # type: ignore[index]  # just made
         created, flags = self.created_us, self.flags
         if len(created) != count or (flags is not None and len(flags) != count):
             raise ValueError(f"columns of unequal length: created_us or flags, and {count} payloads")
@@ -65,6 +73,7 @@ class MessageBatch:
         if low < 0 or high > CREATED_US_MAX:
             raise ValueError(f"created_us {low}-{high} is outside 0-{CREATED_US_MAX}")
         object.__setattr__(self, "variable_bytes", size)
+        object.__setattr__(self, "ends", tuple(ends))
         object.__setattr__(self, "created_range", (low, high))
 
     def __len__(self) -> int:
