@@ -69,9 +69,9 @@ async def test_answers_and_lease_ends_race_without_losing_anything(store: Store,
     finished: list[str] = []
 
     async def work(number: int) -> None:
-        for _ in range(12):
+        for turn in range(12):
             popped = await take(store, 1)
-            if number == 0:
+            if number == 0 and turn % 3 == 2:
                 clock.advance(301)  # every lease that is held ends now
             outcomes = await store.acknowledge([answer(popped, message) for message in popped.messages])
             finished.extend(one.answered.transaction_id for one in outcomes if one.answered.is_accepted)
@@ -81,7 +81,7 @@ async def test_answers_and_lease_ends_race_without_losing_anything(store: Store,
     left = ids(await take(store, 100, partitions=4))
     assert len(set(finished)) == len(finished)
     assert sorted(finished + left) == sorted(texts)
-    assert len(finished) < 48
+    assert 0 < len(finished) < 48
 
 
 async def test_deleting_and_pushing_at_once_leaves_whole_queues(store: Store) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 NAME_CHARACTERS_MAX = 255
 """Of a queue, a partition, a group, a namespace or a task; and of a transaction id."""
@@ -124,6 +124,3 @@ def namespace_and_task_of(queue: str) -> tuple[str, str]:
     """What a queue that is made by its first push belongs to: its name up to the first dot, and the rest."""
     namespace, _, task = queue.partition(".")
     return (namespace, task) if task else ("", "")
-
-
-OPTION_FIELDS = tuple(field.name for field in fields(QueueOptions))
