@@ -166,8 +166,11 @@ class Database:
                 return await self._once(pool, work, is_durable or is_once)
             except _CommitUnknown as unknown:
                 await pool.forget()
-                if await self._is_committed(pool, unknown.transaction):
-                    return unknown.outcome  # type: ignore[return-value]  # it is what `work` returned
+                # Asking pg_xact_status would not do: a crash may lose the transaction and give its number to another.
+                raise StoreUnavailable(
+                    "PostgreSQL went away in a commit, whose outcome is unknown",
+                    remedy="Push again with the same transactionId",
+                ) from unknown
             except _AGAIN as error:
                 if attempt == ATTEMPTS_MAX:
                     raise StoreUnavailable(f"rolled back {attempt} times: {_first_line(error)}") from error
@@ -221,25 +224,6 @@ class Database:
                 if attempt > 1:
                     raise StoreUnavailable(f"PostgreSQL does not answer: {_first_line(error)}") from error
         raise AssertionError("unreachable")  # pragma: no cover
-
-    async def _is_committed(self, pool: Pool, transaction: str) -> bool:
-        """Ask what became of a transaction whose COMMIT was not answered. False: it was rolled back."""
-        deadline = asyncio.get_running_loop().time() + ASK_SECONDS_MAX
-        while True:
-            try:
-                async with asyncio.timeout(CONNECT_SECONDS_MAX), pool.connection() as connection:
-                    cursor = await connection.execute(b"SELECT pg_xact_status(%b::text::xid8)", [transaction])
-                    [status] = await cursor.fetchone() or [None]
-                    if status != "in progress":
-                        return status == "committed"
-            except _AWAY as error:
-                await pool.forget()
-                if asyncio.get_running_loop().time() > deadline:
-                    raise StoreUnavailable(
-                        f"PostgreSQL went away in a commit, whose outcome is unknown: {_first_line(error)}",
-                        remedy="Push again with the same transactionId",
-                    ) from error
-            await asyncio.sleep(0.05)
 
 
 async def _leave(connection: Connection, *, is_hung: bool) -> None:
