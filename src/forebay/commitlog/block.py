@@ -43,18 +43,22 @@ Limits: a record's data is at most 64 MiB, its count at most 1,048,576, so every
 from __future__ import annotations
 
 import sys
-from array import array
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Sequence, Sized
+from functools import reduce
 from itertools import accumulate, chain, islice
+from operator import or_
 from struct import Struct
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import cramjam
 from crc32c import crc32c
 
 from forebay.model.message import MessageBatch
 
-T = TypeVar("T")
+Columns = Sequence[Any]
+"""`MessageBatch.columns`: created_us, flags, then the variable-length ones; None for one that is absent."""
+Ends = Sequence[list[int] | None]
+"""For each variable-length column where its values end, or None if that is not known yet."""
 
 if sys.byteorder != "little":
     raise ImportError("Forebay's files are little-endian and are read in place: this machine is big-endian")
@@ -90,6 +94,8 @@ _RECORD_OVERHEAD_BYTES = 256
 _HOLD_LOCK, _RELEASE_LOCK = 0, 1
 _CHECKSUM_HOLDS_LOCK_BYTES = 256 << 10
 _PADDING = [bytes(n) for n in range(8)]
+_NO_ENDS: Ends = (None,) * 5
+_EMPTY = (0, 0, b"", b"", b"", b"", b"")
 _SAMPLE_MESSAGES = 16
 _SAMPLE_BYTES = 4096
 _SAMPLE_BYTES_MIN = 256
@@ -168,15 +174,16 @@ def encode(
 
     The caller has checked the size.
     """
-    count = sum([len(batch.payloads) for batch in batches])
-    low = min([batch.created_range[0] for batch in batches])
-    high = max([batch.created_range[1] for batch in batches])
-    # Messages that came together were created together: one number, repeated.
-    if low == high:
-        created = low.to_bytes(8, "little") * count
+    columns: Columns
+    ends: Ends
+    if len(batches) == 1:
+        (batch,) = batches
+        columns, ends, present, (low, high) = batch.columns, batch.ends, batch.present, batch.created_range
     else:
-        created = array("q", _flat([batch.created_us for batch in batches])).tobytes()
-    body = _body(batches, created, tag)
+        columns, ends, present = _merged(batches), _NO_ENDS, _present(batches)
+        low, high = min(columns[0]), max(columns[0])
+    count = len(columns[0])
+    body = _body(columns, ends, present, tag, created_us=low if low == high else None)
     flag = CRC_FOLLOWS
     if compress and (packed := _snappy(body)):
         body, flag = packed, flag | BODY_IS_SNAPPY
@@ -193,62 +200,54 @@ def encode_filler(first_lost: int, last_lost: int, unreadable: bytes) -> list[by
     return [head, body, CRC.pack(_checksum(body, _checksum(head)))]
 
 
-def _body(batches: Sequence[MessageBatch], created: bytes, tag: bytes) -> bytes:
-    present = 0b1
-    parts = [b"", created]
-    flags = _column([batch.flags for batch in batches], batches, 0)
+def _body(columns: Columns, ends: Ends, present: int, tag: bytes, *, created_us: int | None) -> bytes:
+    """`created_us`: when all messages were created, if that is one time for all of them, as it often is."""
+    created, flags = columns[0], columns[1]
+    count = len(created)
+    if created_us is None:
+        created_bytes = Struct(f"<{count}q").pack(*created)
+    else:
+        created_bytes = created_us.to_bytes(8, "little") * count
+    parts = [BODY_PREFIX.pack(BODY_VERSION, present, 0, tag), created_bytes]
     if flags is not None:
-        present |= 0b10
-        parts += (bytes(flags), _PADDING[-len(flags) % 8])
-    for bit, (column, ends) in enumerate(_variable_columns(batches), FIXED_COLUMNS):
+        parts += (bytes(flags), _PADDING[-count % 8])
+    offsets = Struct(f"<{count + 1}i")
+    # The offsets' padding depends on the count alone: (count + 1) x 4 bytes.
+    after_offsets = _PADDING[(count + 1) % 2 * 4]
+    for column, places in zip(columns[FIXED_COLUMNS:], ends, strict=True):
         if column is None:
             continue
-        present |= 1 << bit
-        if ends is None:
-            ends = [*accumulate(map(len, column), initial=0)]
-        # The offsets' padding depends on the count alone: (count + 1) x 4 bytes.
-        parts += (Struct(f"<{len(ends)}i").pack(*ends), _PADDING[len(ends) % 2 * 4])
-        if column[0] == column[-1] and column.count(column[0]) == len(column):
-            parts.append(column[0] * len(column))  # one value for all, as the partition often is
+        if places is None:
+            places = [*accumulate(map(len, column), initial=0)]
+        parts += (offsets.pack(*places), after_offsets)
+        if column[0] == column[-1] and column.count(column[0]) == count:
+            parts.append(column[0] * count)  # one value for all, as the partition often is
         else:
             parts += column
-        parts.append(_PADDING[-ends[-1] % 8])
-    parts[0] = BODY_PREFIX.pack(BODY_VERSION, present, 0, tag)
+        parts.append(_PADDING[-places[-1] % 8])
     parts.append(_PADDING[4])
     return b"".join(parts)
 
 
-def _variable_columns(
-    batches: Sequence[MessageBatch],
-) -> Iterable[tuple[Sequence[bytes] | None, list[int] | None]]:
-    """The variable-length columns, each with where its values end if that is known."""
-    if len(batches) == 1:
-        return zip(batches[0].texts(), batches[0].ends, strict=True)
-    # Attributes one by one and not by name: this is the hot path of every group.
-    columns = (
-        _column([batch.partitions for batch in batches], batches, b""),
-        _column([batch.transaction_ids for batch in batches], batches, b""),
-        _column([batch.trace_ids for batch in batches], batches, b""),
-        _column([batch.headers for batch in batches], batches, b""),
-        _column([batch.payloads for batch in batches], batches, b""),
-    )
-    return ((column, None) for column in columns)
+def _present(batches: Sequence[MessageBatch]) -> int:
+    return reduce(or_, {batch.present for batch in batches})
 
 
-def _column(columns: Sequence[Sequence[T] | None], batches: Sequence[MessageBatch], empty: T) -> Sequence[T] | None:
-    """The batches' columns as one; None when none of them has it."""
-    if len(columns) == 1:
-        return columns[0]
-    absent = columns.count(None)
-    if absent == len(columns):
-        return None
-    if absent:
-        columns = [c if c is not None else [empty] * len(b) for c, b in zip(columns, batches, strict=True)]
-    return _flat(columns)  # type: ignore[arg-type]  # none of them is None any more
+def _merged(batches: Sequence[MessageBatch]) -> Columns:
+    """The columns of several batches as one set. It is the hot path of every group, so all steps but one are in C."""
+    together = list(zip(*[batch.columns for batch in batches], strict=True))
+    if len({batch.present for batch in batches}) > 1:
+        together = [_filled(column, empty, batches) for column, empty in zip(together, _EMPTY, strict=True)]
+    return [None if column[0] is None else list(chain.from_iterable(column)) for column in together]
 
 
-def _flat(columns: Sequence[Sequence[T]]) -> list[T]:
-    return list(chain.from_iterable(columns))
+def _filled(
+    column: tuple[Sequence[Any] | None, ...], empty: object, batches: Sequence[MessageBatch]
+) -> tuple[Sequence[Any] | None, ...]:
+    """Empty values for the batches that do not have the column, if others do."""
+    if all(part is None for part in column):
+        return column
+    return tuple([[empty] * len(batch) if part is None else part for part, batch in zip(column, batches, strict=True)])
 
 
 def sample_shrinks(batches: Sequence[MessageBatch]) -> bool:

@@ -29,6 +29,7 @@ from forebay.model.message import MessageBatch, SeqRange
 logger = logging.getLogger(__name__)
 
 _SAMPLE_EVERY_RECORDS = 16
+_new_tuple = tuple.__new__
 
 
 Append = tuple[MessageBatch, bytes]
@@ -256,6 +257,7 @@ def _ranges(first_seq: int, batches: Sequence[MessageBatch]) -> list[SeqRange]:
     ranges = []
     for batch in batches:
         following = first_seq + len(batch.payloads)
-        ranges.append(SeqRange(first_seq, following - 1))
+        # Not `SeqRange(...)`: its constructor is written in Python, and a group calls it for each of its appenders.
+        ranges.append(_new_tuple(SeqRange, (first_seq, following - 1)))
         first_seq = following
     return ranges

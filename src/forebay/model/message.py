@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 CREATED_US_MAX = 253_402_300_799_999_999
 """The end of the year 9999, the last moment that calendars and Arrow's readers agree on."""
@@ -50,35 +50,43 @@ class MessageBatch:
     """Bytes of all the variable-length columns together."""
     created_range: tuple[int, int] = field(init=False, repr=False, compare=False)
     """The smallest and the largest `created_us`."""
+    columns: tuple[Any, ...] = field(init=False, repr=False, compare=False)
+    """All columns in the order in which they are stored."""
+    present: int = field(init=False, repr=False, compare=False)
+    """Which of `columns` are there, one bit each."""
     ends: tuple[list[int] | None, ...] = field(init=False, repr=False, compare=False)
-    """For each of `texts`: 0, and where each value ends if they are put one behind the other."""
+    """For each variable-length column: 0, and where each value ends if they are put one behind the other."""
 
     def __post_init__(self) -> None:
-        count = len(self.payloads)
-        size = 0
+        created, flags, payloads = self.created_us, self.flags, self.payloads
+        texts = (self.partitions, self.transaction_ids, self.trace_ids, self.headers, payloads)
+        count, size, present = len(payloads), 0, 0b1 if flags is None else 0b11
         ends: list[list[int] | None] = []
-        for column in self.texts():
+        for bit, column in enumerate(texts, 2):
             if column is None:
                 ends.append(None)
                 continue
             if len(column) != count:
                 raise ValueError(f"columns of unequal length: {len(column)} values and {count} payloads")
             # One pass over the lengths serves both the limits and, later, the offsets on the disk.
-            ends.append([*accumulate(map(len, column), initial=0)])
-            size += ends[-1][-1]  # type: ignore[index]  # just made
-        created, flags = self.created_us, self.flags
+            ends.append(places := [*accumulate(map(len, column), initial=0)])
+            size += places[-1]
+            present |= 1 << bit
         if len(created) != count or (flags is not None and len(flags) != count):
             raise ValueError(f"columns of unequal length: created_us or flags, and {count} payloads")
         low, high = (min(created), max(created)) if count else (0, 0)
         if low < 0 or high > CREATED_US_MAX:
             raise ValueError(f"created_us {low}-{high} is outside 0-{CREATED_US_MAX}")
-        object.__setattr__(self, "variable_bytes", size)
-        object.__setattr__(self, "ends", tuple(ends))
-        object.__setattr__(self, "created_range", (low, high))
+        set_field = object.__setattr__
+        set_field(self, "variable_bytes", size)
+        set_field(self, "created_range", (low, high))
+        set_field(self, "columns", (created, flags, *texts))
+        set_field(self, "present", present)
+        set_field(self, "ends", tuple(ends))
 
     def __len__(self) -> int:
         return len(self.payloads)
 
     def texts(self) -> tuple[Sequence[bytes] | None, ...]:
         """The variable-length columns in the order in which they are stored."""
-        return (self.partitions, self.transaction_ids, self.trace_ids, self.headers, self.payloads)
+        return self.columns[2:]
