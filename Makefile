@@ -47,8 +47,11 @@ check: $(STAMP) ## Lint, formatting, types, and the one-way rule between rooms.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP) ## Measure the commit log beside its peers.
-	$(BIN)/forebay bench commitlog $(ARGS)
+bench: $(STAMP) ## Measure the commit log and the broker beside their peers.
+	@scripts/system-packages rabbitmq-server
+	@missed=0; \
+	for suite in commitlog broker; do $(BIN)/forebay bench $$suite $(ARGS) || missed=1; done; \
+	exit $$missed
 
 docs: $(STAMP) ## Write the generated reference pages and check all links.
 	@mkdir -p docs/reference

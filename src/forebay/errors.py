@@ -216,7 +216,15 @@ class LogClosed(Permanent):
 
 
 class StoreUnavailable(Transient):
-    """The store cannot answer now: its database is away, or its disk refuses. Nothing of the request was done."""
+    """The store cannot answer now: its database is away, or its disk refuses. Nothing of the request was done.
+
+    Except when `is_outcome_unknown`: then it may have been done, as a whole. A push is safe to send again with the same
+    transactionId; a lease that was made meanwhile ends by itself; an ack that is sent again is refused if it counted.
+    """
+
+    def __init__(self, message: str, *, remedy: str | None = None, is_outcome_unknown: bool = False) -> None:
+        super().__init__(message, remedy=remedy)
+        self.is_outcome_unknown = is_outcome_unknown
 
 
 class QueueFull(Transient):

@@ -31,9 +31,9 @@ async def test_push_take_ack_and_groups(any_server: RunningServer) -> None:
     queue = fresh()
     async with AsyncClient(any_server.url) as client:
         first = await client.push(f"{queue}/eu", {"n": 0}, trace_id="3f0e4a4e-0000-4000-8000-000000000001")
-        assert (first["status"], first["seq"]) == ("queued", 1)
+        assert (first.status, first.seq) == ("queued", 1)
         answers = await client.push_many(f"{queue}/eu", [{"n": n} for n in range(1, 5)])
-        assert [answer["seq"] for answer in answers] == [2, 3, 4, 5]
+        assert [answer.seq for answer in answers] == [2, 3, 4, 5]
         for group in ("a", "b"):
             seen = []
             async for message in client.take(f"{queue}@{group}", batch=2, wait=False):
@@ -46,7 +46,7 @@ async def test_push_take_ack_and_groups(any_server: RunningServer) -> None:
 async def test_a_given_id_is_stored_once(any_server: RunningServer) -> None:
     queue = fresh()
     async with AsyncClient(any_server.url) as client:
-        statuses = [(await client.push(queue, n, transaction_id="same"))["status"] for n in range(3)]
+        statuses = [(await client.push(queue, n, transaction_id="same")).status for n in range(3)]
         assert statuses == ["queued", "duplicate", "duplicate"]
 
 
@@ -180,7 +180,7 @@ async def test_an_answer_that_is_lost_stores_nothing_twice(any_server: RunningSe
         AsyncClient(url, first_pause_seconds=0.01) as client,
     ):
         answer = await client.push(queue, "once")
-        assert answer["status"] == "duplicate"
+        assert answer.status == "duplicate"
         assert [message.data async for message in client.take(queue, wait=False, auto_ack=True)] == ["once"]
 
 

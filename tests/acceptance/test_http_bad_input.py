@@ -205,7 +205,7 @@ def test_wrong_method_is_405_and_says_which_are_right(http: Http) -> None:
     assert (told.status, told.headers["allow"]) == (405, "OPTIONS, POST")
     assert http.send("HEAD", "/api/v1/pop/queue/q").headers["allow"] == "GET, OPTIONS"
     assert http.send("OPTIONS", "/api/v1/resources/queues/q").headers["allow"] == "DELETE, GET, HEAD, OPTIONS"
-    assert http.send("DELETE", "/api/v1/messages/p/t").status == 405
+    assert http.send("PATCH", "/api/v1/messages/p/t").status == 405
 
 
 def test_head_is_a_get_without_a_body(http: Http) -> None:

@@ -190,6 +190,79 @@ def test_nothing_is_popped_for_a_consumer_that_went_away(http: Http, any_server:
     assert message["attempts"] == 1
 
 
+@pytest.mark.parametrize("more", ["", "&autoAck=true"])
+def test_claim_for_a_consumer_that_goes_away_in_that_moment_is_given_back(
+    http: Http, any_server: RunningServer, more: str
+) -> None:
+    """A client closes while it waits, and a push comes at the same time: whoever asks next gets it, for the first time.
+
+    Either the server knew before the push that nobody waits, or it claimed for nobody and gives that back.
+    """
+    parts = urlsplit(any_server.url)
+    for _ in range(20):
+        queue = fresh()
+        gone = socket.create_connection((str(parts.hostname), parts.port or 0))
+        gone.sendall(f"GET /api/v1/pop/queue/{queue}?wait=true{more} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        _until_waiting(http)
+        gone.close()
+        http.push(queue, "for the living")
+        began = time.monotonic()
+        (message,) = http.pop(queue, wait="true", timeout=20_000)
+        assert message["attempts"] == 1
+        assert time.monotonic() - began < 5, "it waited for the lease to end"
+        _until_waiting(http, count=0)
+
+
+@pytest.mark.parametrize(("option", "status"), [({"leaseTime": 1}, None), ({"retryDelay": 600}, "failed")])
+def test_who_waits_is_woken_when_a_lease_or_a_retry_is_due(
+    http: Http, any_server: RunningServer, option: dict[str, int], status: str | None
+) -> None:
+    """Not by the net, which would take up to half a second more."""
+    queue, late = fresh(), []
+    http.post("/configure", {"queue": queue, "options": {"retryLimit": 100, **option}})
+    http.push(queue, 1)
+    due_seconds = option.get("leaseTime") or option["retryDelay"] / 1000
+    for _ in range(3):
+        (message,) = http.pop(queue, wait="true")
+        if status is not None:
+            http.ack(message, status)
+        began = time.monotonic()
+        (again,) = http.pop(queue, wait="true", timeout=20_000)
+        late.append(time.monotonic() - began - due_seconds)
+        http.ack(again, "retry")
+    assert min(late) < 0.15, late
+
+
+def test_failure_of_a_message_wakes_who_waits_for_its_partition(http: Http, any_server: RunningServer) -> None:
+    queue = fresh()
+    http.post("/configure", {"queue": queue, "options": {"retryDelay": 0}})
+    http.push(queue, 1, 2)
+    first, _ = http.pop(queue, batch=2)
+    consumer = Http(any_server.url)
+    with ThreadPoolExecutor() as pool:
+        path = f"/api/v1/pop/queue/{queue}/partition/Default?wait=true&batch=9"
+        waiting = pool.submit(consumer.get, path)
+        _until_waiting(http)
+        began = time.monotonic()
+        http.ack(first, "failed")
+        messages = waiting.result(30).json["messages"]
+        seconds = time.monotonic() - began
+    consumer.close()
+    assert [(message["data"], message["attempts"]) for message in messages] == [(1, 2), (2, 1)]
+    assert seconds < 0.4
+
+
+def test_message_is_deleted_for_everybody(http: Http) -> None:
+    queue = fresh()
+    first, _ = http.push(queue, 1, 2)
+    path = f"/api/v1/messages/{first['partitionId']}/{first['transactionId']}"
+    assert http.send("DELETE", path).json["success"] is True
+    assert http.get(path).status == 404
+    assert http.send("DELETE", path).json["success"] is False
+    assert [message["data"] for message in http.pop(queue, batch=9)] == [2]
+    assert "DELETE" in http.send("OPTIONS", path).headers["allow"]
+
+
 def _until_waiting(http: Http, count: int = 1) -> None:
     """Until so many long polls wait; the server tells."""
     deadline = time.monotonic() + 30

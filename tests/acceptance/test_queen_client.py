@@ -150,7 +150,6 @@ def test_message_whose_handler_raises_is_delivered_again_and_then_a_dead_letter(
     drive(any_server, step)
 
 
-@pytest.mark.xfail(reason="a failed message keeps the rest of its batch leased until the lease ends", strict=True)
 def test_rest_of_a_batch_comes_again_at_once_after_one_of_it_failed(any_server: RunningServer) -> None:
     """Queen's client lets go of a partition after a failure: it neither handles nor answers what is left of it."""
 
@@ -378,6 +377,30 @@ def test_maintenance_pauses_pop_and_refuses_push(any_server: RunningServer) -> N
             await switch(client, "/api/v1/system/maintenance", False)
         assert len(errors) == 1
         assert "maintenance" in str(errors[0])
+
+    drive(any_server, step)
+
+
+def test_consumer_of_new_messages_may_come_before_the_first_push(any_server: RunningServer) -> None:
+    async def step(client: Client) -> None:
+        queue = fresh()
+        assert await popped(client, queue, group="early", mode="new") == []
+        await client.queue(queue).push([{"data": "first"}])
+        assert data(await popped(client, queue, group="early", mode="new")) == ["first"]
+
+    drive(any_server, step)
+
+
+def test_deleted_message_is_delivered_to_nobody(any_server: RunningServer) -> None:
+    async def step(client: Client) -> None:
+        queue = fresh()
+        first, _ = await client.queue(queue).push([{"data": 1}, {"data": 2}])
+        told = await client.admin.delete_message(first["partitionId"], first["transactionId"])
+        assert (told["success"], told["transactionId"]) == (True, first["transactionId"])
+        again = await client.admin.delete_message(first["partitionId"], first["transactionId"])
+        assert (again["success"], again["message"]) == (False, "Message not found")
+        assert data(await popped(client, queue)) == [2]
+        assert [each["data"] for each in (await client.admin.list_messages(queue=queue))["messages"]] == [2]
 
     drive(any_server, step)
 

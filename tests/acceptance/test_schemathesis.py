@@ -19,9 +19,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from fixtures.running_stores import running, shared_postgres_database
 from forebay.api.openapi import description
 from forebay.api.routes import ALL_ROUTES
 from forebay.testing.running_server import RunningServer
+
+__all__ = ["shared_postgres_database"]
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
@@ -33,21 +36,46 @@ def described_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
         yield server
 
 
+@pytest.fixture(scope="module", params=["embedded", "postgres"])
+def durable_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running(request.param, request, tmp_path_factory.mktemp("described")) as server:
+        yield server
+
+
 schema = schemathesis.openapi.from_dict(json.loads(description(ALL_ROUTES))).exclude(path_regex="/system/maintenance")
 """Maintenance is left out: whoever turns it on has 503 answered to everybody else, as it should be."""
+
+
+def settings(examples: int) -> hypothesis.settings:
+    return hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=False,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+
+
+def tried(case: schemathesis.Case[Any], server: RunningServer) -> None:
+    # A long poll that finds nothing would take its whole time.
+    if isinstance(case.query, dict) and "/pop" in case.path:
+        case.query.pop("wait", None)
+    case.call_and_validate(base_url=server.url, checks=CHECKS, timeout=30)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the libraries under schemathesis, not ours
 @schema.parametrize()
-@hypothesis.settings(
-    max_examples=40,
-    deadline=None,
-    derandomize=False,
-    suppress_health_check=list(hypothesis.HealthCheck),
-)
+@settings(40)
 def test_server_answers_as_described(case: schemathesis.Case[Any], described_server: RunningServer) -> None:
-    # A long poll that finds nothing would take its whole time.
-    if isinstance(case.query, dict) and "/pop" in case.path:
-        case.query.pop("wait", None)
-    case.call_and_validate(base_url=described_server.url, checks=CHECKS, timeout=30)
+    tried(case, described_server)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@schema.parametrize()
+@settings(4)
+def test_server_on_a_durable_store_answers_as_described(
+    case: schemathesis.Case[Any], durable_server: RunningServer
+) -> None:
+    """Fewer examples: what is read and checked before the store is the same for all."""
+    tried(case, durable_server)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY, Answer
@@ -121,7 +122,7 @@ async def test_answer_for_a_partition_that_is_not_there_is_refused(store: Store,
 async def test_answer_for_a_message_that_was_not_delivered_is_refused(store: Store) -> None:
     await push(store, "a", "b")
     popped = await take(store, 1)
-    unknown = answer(popped, popped.messages[0]._replace(transaction_id="b"))
+    unknown = answer(popped, replace(popped.messages[0], transaction_id="b"))
     twice = answer(popped, popped.messages[0])
     outcomes = await store.acknowledge([unknown, twice, twice])
     assert [one.answered.is_accepted for one in outcomes] == [False, True, False]
@@ -259,6 +260,34 @@ async def test_clock_set_back_leases_nothing_for_ever(store: Store, clock: FakeC
     [late] = await store.acknowledge([answer(popped, popped.messages[0])])
     assert not late.answered.is_accepted
     await finish(store, again)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        QueueOptions(delayed_processing_seconds=60),
+        QueueOptions(window_buffer_seconds=60),
+        QueueOptions(max_wait_seconds=9),
+    ],
+)
+async def test_clock_set_back_holds_no_message_for_long(store: Store, clock: FakeClock, options: QueueOptions) -> None:
+    await configure(store, options)
+    await push(store, "a")
+    await take(store, partition="nowhere")
+    clock.step(-3600)
+    await push(store, "b")
+    clock.advance(61 if not options.max_wait_seconds else 1)
+    assert await taken_ids(store) == ["a", "b"]
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600])
+async def test_clock_that_is_set_ends_the_wait_for_a_retry(store: Store, clock: FakeClock, seconds: int) -> None:
+    await configure(store, QueueOptions(retry_delay_ms=60_000))
+    await push(store, "a")
+    await finish(store, await take(store), FAILED)
+    assert ids(await take(store)) == []
+    clock.step(seconds)
+    assert await taken_ids(store) == ["a"]
 
 
 async def test_clock_set_forward_ends_leases_and_loses_nothing(store: Store, clock: FakeClock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from fixtures.store_steps import configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD, FAILED
@@ -202,5 +203,5 @@ async def test_encrypted_queue_takes_no_payload_in_clear(store: Store) -> None:
         await push(store, "clear")
     with pytest.raises(PayloadInClear):
         await store.transact([item("clear")], [])
-    await store.push([item("sealed")._replace(payload=sealed)])
+    await store.push([structs.replace(item("sealed"), payload=sealed)])
     assert [message.payload for message in (await take(store)).messages] == [sealed]

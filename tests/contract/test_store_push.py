@@ -6,6 +6,7 @@ import asyncio
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import configure, finish, ids, item, push, take, taken_ids
@@ -31,7 +32,7 @@ async def test_first_push_makes_queue_and_partitions(store: Store, clock: FakeCl
 
 
 async def test_namespace_and_task_of_the_first_push_win_over_the_name(store: Store) -> None:
-    await store.push([item("a", queue="shop.orders")._replace(namespace="billing", task="print")])
+    await store.push([replace(item("a", queue="shop.orders"), namespace="billing", task="print")])
     queue = await store.queue("shop.orders")
     assert queue is not None
     assert (queue.namespace, queue.task) == ("billing", "print")
@@ -79,7 +80,7 @@ async def test_payload_and_headers_come_out_byte_for_byte(store: Store, payload:
     assert type(message.payload) is bytes
     assert (message.headers, message.trace_id, message.is_binary) == (given.headers, "trace-1", is_binary)
     assert (message.queue, message.partition, message.partition_id) == ("orders", "p", pushed.partition_id)
-    assert await store.read("orders", 1, 1) == [message._replace(attempts=0)]
+    assert await store.read("orders", 1, 1) == [replace(message, attempts=0)]
 
 
 async def test_unusual_names_are_kept_as_they_are(store: Store) -> None:
@@ -149,6 +150,17 @@ async def test_full_queue_refuses_the_whole_push_and_stores_nothing(store: Store
     assert all(status.messages == 0 for status in await store.queues() if status.queue.name == "other")
     await push(store, "c")
     assert ids(await store.read("orders", 1, 10)) == ["a", "b", "c"]
+
+
+async def test_duplicates_need_no_room_in_a_full_queue(store: Store) -> None:
+    await configure(store, QueueOptions(max_size=3))
+    await push(store, "a", "b")
+    (known, new, again) = await store.push([item("a"), item("c"), item("c")])
+    assert (known.status, new.status, again.status) == ("duplicate", "queued", "duplicate")
+    (known,) = await store.push([item("b")])
+    assert known.status == "duplicate"
+    with pytest.raises(QueueFull):
+        await push(store, "d")
 
 
 async def test_full_queue_has_room_again_when_messages_are_finished(store: Store) -> None:

@@ -179,7 +179,7 @@ async def test_hung_postgres_fails_requests_in_time_and_loses_nothing(postgres_s
         start = time.monotonic()
         with pytest.raises(StoreUnavailable):
             await push(store, "b")
-        assert time.monotonic() - start < 30
+        assert time.monotonic() - start < 10  # the time of one request, and of connecting
         await asyncio.to_thread(postgres_server.resume)
         assert {one.status for one in await _insist(lambda: push(store, "b"))} <= {"queued", "duplicate"}
         assert ids(await _insist(lambda: take(store))) == ["a", "b"]

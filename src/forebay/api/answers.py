@@ -43,8 +43,7 @@ def _id_prefix(queue: str) -> str:
 
 def message_id(queue: str, seq: int) -> str:
     """`hhhhhhhh-hhhh-8hhh-8sss-ssssssssssss`: a hash of the queue's name and the seq, as a UUID of version 8."""
-    number = f"{seq:015x}"
-    return f"{_id_prefix(queue)}{number[:3]}-{number[3:]}"
+    return f"{_id_prefix(queue)}{seq >> 48:03x}-{seq & 0xFFFF_FFFF_FFFF:012x}"
 
 
 def data_of(message: Message) -> Raw:
@@ -54,7 +53,7 @@ def data_of(message: Message) -> Raw:
     return Raw(message.payload)
 
 
-class PushedItem(Struct):
+class PushedItem(Struct, gc=False):
     """What became of one message. Some names stand twice, because Queen's clients read either."""
 
     index: int
@@ -78,7 +77,7 @@ class PushSummary(Struct, rename="camel"):
     messages: int
 
 
-class PoppedMessage(Struct, rename="camel"):
+class PoppedMessage(Struct, rename="camel", gc=False):
     id: str
     transaction_id: str
     trace_id: str | None
@@ -111,7 +110,7 @@ class PopAnswer(Struct, rename="camel", omit_defaults=True):
     autopilot: Autopilot | None = None
 
 
-class AckResult(Struct, rename="camel"):
+class AckResult(Struct, rename="camel", gc=False):
     index: int
     transaction_id: str
     success: bool

@@ -7,10 +7,8 @@ ignored, except where ignoring one would break a promise (`TransactionBody`).
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import count
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -20,6 +18,7 @@ from forebay.api.parameters import checked_name
 from forebay.api.problems import Problem, wrong
 from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY
 from forebay.broker.store import PushItem
+from forebay.model.ids import minted_id
 from forebay.model.queue import DEFAULT_PARTITION, NAME_CHARACTERS_MAX
 
 ITEMS_MAX = 10_000
@@ -29,10 +28,6 @@ ERROR_CHARACTERS_MAX = 10_000
 """What is kept of a consumer's error. A longer one is cut, because the answer matters more than its text."""
 SECONDS_MAX = 366 * 86_400
 
-_random = secrets.token_hex(9)
-_PROCESS = f"{_random[:8]}-{_random[8:12]}-8{_random[12:15]}-8{_random[15:18]}-"
-_counter = count(1)
-
 _Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
 _Maybe = _Name | None
 _Text = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)] | None
@@ -41,7 +36,7 @@ AckStatus = Literal["completed", "success", "failed", "retry", "dlq"]
 ANSWER_OF = {"completed": COMPLETED, "success": COMPLETED, "failed": FAILED, "retry": RETRY, "dlq": DEAD}
 
 
-class PushedMessage(Struct, rename="camel"):
+class PushedMessage(Struct, rename="camel", gc=False):
     queue: _Name
     payload: Raw
     partition: _Maybe = None
@@ -57,7 +52,7 @@ class PushBody(Struct, rename="camel"):
     buffer_max: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
 
-class AckBody(Struct, rename="camel"):
+class AckBody(Struct, rename="camel", gc=False):
     transaction_id: _Name
     partition_id: _Name
     status: AckStatus = "completed"
@@ -194,36 +189,36 @@ def _named(message: str) -> Problem:
 
 def push_items(messages: Sequence[PushedMessage], place: str = "items") -> list[PushItem]:
     """Messages as the store takes them."""
-    seen: set[str | None] = {None, ""}
-    items: list[PushItem] = []
-    for index, message in enumerate(messages):
-        given = message.transaction_id
-        if not (message.queue in seen and message.partition in seen):
-            for name in ("queue", "partition"):
-                if getattr(message, name) not in seen:
-                    seen.add(checked_name(getattr(message, name), f"{place}[{index}].{name}"))
-        payload = bytes(message.payload)
-        if len(payload) > PAYLOAD_BYTES_MAX:
-            field = f"{place}[{index}].payload"
-            detail = f"has {len(payload)} bytes, allowed are {PAYLOAD_BYTES_MAX}"
-            raise Problem(413, detail, code="too_large", field=field)
-        items.append(
-            PushItem(
-                message.queue,
-                message.partition or DEFAULT_PARTITION,
-                payload,
-                given or minted_id(),
-                given is None,
-                message.trace_id or "",
-                b"",
-                False,
-                message.namespace or "",
-                message.task or "",
-            )
+    _check_names(messages, place)
+    items = [
+        PushItem(
+            message.queue,
+            message.partition or DEFAULT_PARTITION,
+            bytes(message.payload),
+            message.transaction_id or minted_id(),
+            message.transaction_id is None,
+            message.trace_id or "",
+            b"",
+            False,
+            message.namespace or "",
+            message.task or "",
         )
+        for message in messages
+    ]
+    sizes = [len(item.payload) for item in items]
+    if items and max(sizes) > PAYLOAD_BYTES_MAX:
+        index = next(index for index, size in enumerate(sizes) if size > PAYLOAD_BYTES_MAX)
+        detail = f"has {sizes[index]} bytes, allowed are {PAYLOAD_BYTES_MAX}"
+        raise Problem(413, detail, code="too_large", field=f"{place}[{index}].payload")
     return items
 
 
-def minted_id() -> str:
-    """An id for a message that came without: random for the life of the process, then counted. A UUID of version 8."""
-    return f"{_PROCESS}{next(_counter):012x}"
+def _check_names(messages: Sequence[PushedMessage], place: str) -> None:
+    """Many messages, few names: each name is looked at once, where it first stands."""
+    seen: set[str] = set()
+    if len({message.queue for message in messages}) + len({message.partition for message in messages}) == 2:
+        messages = messages[:1]
+    for index, message in enumerate(messages):
+        for field, name in (("queue", message.queue), ("partition", message.partition)):
+            if name is not None and name not in seen:
+                seen.add(checked_name(name, f"{place}[{index}].{field}"))

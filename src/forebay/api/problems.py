@@ -1,7 +1,8 @@
 """What went wrong, as HTTP: the one table of errors and statuses, and the body that explains them.
 
-A problem is `application/problem+json` (RFC 9457) with three members more: `error`, the sentence that Queen's clients
-show; `code`, its kind in one word; `field`, the part of the request that is wrong, where there is one.
+A problem is `application/problem+json` (RFC 9457) with four members more: `error`, the sentence that Queen's clients
+show; `code`, its kind in one word; `field`, the part of the request that is wrong, where there is one; and, where the
+store could not answer, `outcomeUnknown`: false when nothing was done, true when everything may have been.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Problem(Exception):
         *,
         code: str = "refused",
         field: str | None = None,
+        is_outcome_unknown: bool | None = None,
         headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
         super().__init__(detail)
@@ -78,6 +80,7 @@ class Problem(Exception):
         self.detail = detail
         self.code = code
         self.field = field
+        self.is_outcome_unknown = is_outcome_unknown
         self.headers = headers
 
     def body(self) -> bytes:
@@ -92,6 +95,8 @@ class Problem(Exception):
         }
         if self.field is not None:
             document["field"] = self.field
+        if self.is_outcome_unknown is not None:
+            document["outcomeUnknown"] = self.is_outcome_unknown
         return msgspec.json.encode(document)
 
 
@@ -114,7 +119,8 @@ def problem_of(error: ForebayError) -> Problem:
     for kind, status, code in STATUSES:
         if isinstance(error, kind):
             headers = _retry_after() if isinstance(error, Transient) else ()
-            return Problem(status, str(error), code=code, headers=headers)
+            is_unknown = error.is_outcome_unknown if isinstance(error, StoreUnavailable) else None
+            return Problem(status, str(error), code=code, is_outcome_unknown=is_unknown, headers=headers)
     return Problem(400, str(error), code="refused")
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Measure = Callable[[], float]
 """Runs one round and returns its figure: more is better, unless the comparison says otherwise."""
@@ -51,6 +51,22 @@ def at_most(
 ) -> Figure:
     """Ours may cost up to `goal` times theirs; both are costs."""
     return _compared(goal, name, unit, ours, against, theirs, rounds, note, more_is_better=False)
+
+
+def for_information(
+    name: str,
+    unit: str,
+    ours: Measure,
+    against: str,
+    theirs: Measure,
+    *,
+    rounds: int,
+    note: str = "",
+    more_is_better: bool = True,
+) -> Figure:
+    """Beside something, without a goal: it stands as 0, and the figure always holds."""
+    figure = _compared(0, name, unit, ours, against, theirs, rounds, note, more_is_better=more_is_better)
+    return replace(figure, holds=True)
 
 
 def _compared(

@@ -3,7 +3,8 @@
 It runs in a process of its own and does as little as it can per request, so that the server is what is measured.
 
 Usage: python -m forebay.bench.load HOST PORT CONNECTIONS COUNT, with the requests' bytes on standard input, each
-preceded by its length as 8 bytes. Connections take turns with the requests. Prints requests per second.
+preceded by its length as 8 bytes. Connections take turns with the requests. Prints requests per second. An answer that
+is not 2xx, or a connection that the server closes, ends it with code 1 and the reason on standard error.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
+from forebay.errors import Permanent
+
 _LENGTH_BYTES = 8
+
+
+class LoadRefused(Permanent):
+    """The server did not take the load: a benchmark of refusals would say nothing. See what it answered."""
 
 
 class _Connection(asyncio.Protocol):
     """Sends the next request as soon as the whole answer to the last one is there."""
 
-    def __init__(self, requests: Iterator[bytes], left: list[int], done: asyncio.Event) -> None:
+    def __init__(self, requests: Iterator[bytes], left: list[int], done: asyncio.Future[None]) -> None:
         self._requests = requests
         self._left = left
         self._done = done
@@ -38,12 +45,21 @@ class _Connection(asyncio.Protocol):
             if len(self._buffer) < size:
                 return
             if not self._buffer.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2")):
-                raise SystemExit(f"the server answered {self._buffer[:300]!r}")
+                self._fail(f"the server answered {self._buffer[:300]!r}")
+                return
             self._buffer = self._buffer[size:]
             self._left[1] -= 1
-            if self._left[1] == 0:
-                self._done.set()
+            if self._left[1] == 0 and not self._done.done():
+                self._done.set_result(None)
             self._next()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._fail(f"the server closed a connection: {error}")
+
+    def _fail(self, reason: str) -> None:
+        # Told through the future: an exception in a callback would end the connection and let everybody wait.
+        if not self._done.done():
+            self._done.set_exception(LoadRefused(reason))
 
     def _next(self) -> None:
         if self._left[0] > 0:
@@ -58,13 +74,13 @@ def _content_length(head: bytes) -> int:
 
 async def _drive(host: str, port: int, connections: int, count: int, requests: Sequence[bytes]) -> float:
     loop = asyncio.get_running_loop()
-    left, done = [count, count], asyncio.Event()
+    left, done = [count, count], loop.create_future()
     turns = itertools.cycle(requests)
     started = time.perf_counter()
     opened = [
         await loop.create_connection(lambda: _Connection(turns, left, done), host, port) for _ in range(connections)
     ]
-    await done.wait()
+    await done
     seconds = time.perf_counter() - started
     for transport, _ in opened:
         transport.close()
@@ -75,7 +91,10 @@ def drive(host: str, port: int, requests: Sequence[bytes], *, connections: int, 
     """Requests per second, from a process of its own."""
     command = [sys.executable, "-m", "forebay.bench.load", host, str(port), str(connections), str(count)]
     prepared = b"".join(len(request).to_bytes(_LENGTH_BYTES, "little") + request for request in requests)
-    done = subprocess.run(command, input=prepared, capture_output=True, check=True)
+    # In a session of its own: when this process is interrupted, it ends the other without a last word.
+    done = subprocess.run(command, input=prepared, capture_output=True, check=False, start_new_session=True)
+    if done.returncode:
+        raise LoadRefused(done.stderr.decode(errors="replace").strip())
     return float(done.stdout)
 
 
@@ -103,4 +122,7 @@ if __name__ == "__main__":
 
     host, port, connections, count = sys.argv[1], *map(int, sys.argv[2:5])
     given = list(_prepared(sys.stdin.buffer.read()))
-    sys.stdout.write(f"{uvloop.run(_drive(host, port, connections, count, given))}\n")
+    try:
+        sys.stdout.write(f"{uvloop.run(_drive(host, port, connections, count, given))}\n")
+    except (LoadRefused, OSError) as error:
+        raise SystemExit(str(error)) from None

@@ -13,5 +13,8 @@ variants, and one contract suite holds them to the same behaviour. `waiting` let
 - A message is delivered to a group again and again until it is finished, at most `retryLimit + 1` times, and then
   becomes a dead letter. Crashes and lease ends count as attempts.
 - Messages of one partition are delivered in order to one consumer of a group at a time.
+- A failed message gives the rest of its batch back: when it is due again, so are they, and they have lost no attempt.
+- A claim that reached nobody, because its client had gone, counts for nothing and is available at once.
+- A deleted message is delivered to nobody any more, and nobody waits for it. Its transactionId may be used again.
 - A transaction of pushes and acks happens as a whole or not at all.
 """

@@ -4,7 +4,8 @@ A *delivery state* belongs to one partition and one group:
 
 - `cursor_seq`: every message of the partition up to here is finished for the group;
 - `pending`: messages behind the cursor that were delivered at least once, in order, each with its attempts;
-- the lease: its token and when it ends. One lease at a time; it covers the pending messages marked `is_leased`.
+- the lease: its token and when it ends. One lease at a time; it covers the pending messages marked `is_leased`;
+- `yielded_us`: from when on others may claim the partition although the lease has not ended; 0 for never.
 
 The rules, and why:
 
@@ -14,6 +15,18 @@ The rules, and why:
   `pending` and is not delivered again.
 - *Order is kept.* A message that waits for its retry holds up those behind it in its partition, and no others.
 - *Only the holder of the lease may answer.* An old or foreign token, or one whose time is over, changes nothing.
+- *A failure gives the rest of its batch back.* Order is kept, so a consumer whose message failed can do little with
+  those behind it, and most drop them. When an answer leaves a message that comes again while others of the lease are
+  not answered, the lease is *yielded*: from the moment the failed message is due, the partition may be claimed again.
+  Until somebody does, and as long as its own time lasts, the holder may still answer the rest; when it extends the
+  lease it takes the yield back ("I still work on it"). When somebody does, the old token is worth nothing, and those
+  that were not answered get the attempt back that the yielded lease had counted: they did not fail. There is never
+  more than one lease.
+- *What was given to nobody is not an attempt.* A claim whose consumer has gone away before it was told is undone by
+  `released`.
+
+What the yield costs: a message that crashes its consumer after another one of the batch failed keeps its attempt that
+time. The other one has used one of its own, so this comes to an end.
 
 Stores keep a state as the bytes of `encode_state`; nothing but this module looks inside.
 """
@@ -21,7 +34,7 @@ Stores keep a state as the bytes of `encode_state`; nothing but this module look
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -61,6 +74,8 @@ class DeliveryState(msgspec.Struct, frozen=True, array_like=True):
     lease_until_us: int = 0
     finished: int = 0
     """Messages that the cursor has passed, for the lag."""
+    yielded_us: int = 0
+    """From when on others may claim what the lease covers; 0: not before it ends."""
 
     def is_leased_at(self, now_us: int) -> bool:
         """A lease that begins in the future was granted by a clock that has been set back since: it is over."""
@@ -69,6 +84,12 @@ class DeliveryState(msgspec.Struct, frozen=True, array_like=True):
     def last_seen_seq(self) -> int:
         """The last message that was ever delivered; new ones come behind it."""
         return self.pending[-1].seq if self.pending else self.cursor_seq
+
+    def leased_count(self, now_us: int) -> int:
+        """Messages that a consumer has for itself. What a yielded lease covers waits for whoever comes first."""
+        if self.yielded_us or not self.is_leased_at(now_us):
+            return 0
+        return sum(pending.is_leased for pending in self.pending)
 
     def open_count(self) -> int:
         """Messages that were delivered and are not finished."""
@@ -79,8 +100,19 @@ encode_state = msgspec.msgpack.Encoder().encode
 decode_state = msgspec.msgpack.Decoder(DeliveryState).decode
 
 
-class Candidate(NamedTuple):
-    """A message of the partition that was not delivered to the group yet."""
+class Undelivered(Protocol):
+    """A message of the partition that was not delivered to the group yet. Every `Message` is one."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def transaction_id(self) -> str: ...
+    @property
+    def created_us(self) -> int: ...
+
+
+class Candidate(msgspec.Struct, frozen=True, gc=False):
+    """An undelivered message, for who has no more of it."""
 
     seq: int
     transaction_id: str
@@ -104,15 +136,39 @@ class Claim(NamedTuple):
     state: DeliveryState
 
 
-def open_again(state: DeliveryState) -> DeliveryState:
-    """After a lease ended without an answer: nothing is leased, the attempts stay counted."""
-    pending = tuple([replace(p, is_leased=False) if p.is_leased else p for p in state.pending])
-    return replace(state, pending=pending, lease_id="", lease_granted_us=0, lease_until_us=0)
+def _without_lease(state: DeliveryState, pending: Sequence[Pending]) -> DeliveryState:
+    return replace(state, pending=tuple(pending), lease_id="", lease_granted_us=0, lease_until_us=0, yielded_us=0)
+
+
+def _open_again(state: DeliveryState) -> DeliveryState:
+    """After a lease ended without an answer: nothing is leased. The attempts stay counted, unless it was yielded."""
+    back = 1 if state.yielded_us else 0
+    pending = [replace(p, is_leased=False, attempts=p.attempts - back) if p.is_leased else p for p in state.pending]
+    return _without_lease(state, pending)
+
+
+def released(state: DeliveryState) -> DeliveryState:
+    """The lease's claim undone, as far as it was not answered: no attempt counted, and what was new is new again."""
+    pending = [replace(p, is_leased=False, attempts=p.attempts - 1) if p.is_leased else p for p in state.pending]
+    while pending and not pending[-1].attempts and not pending[-1].is_finished:
+        pending.pop()
+    return _without_lease(state, pending)
+
+
+def due_us(state: DeliveryState, now_us: int) -> int | None:
+    """When something of what was delivered already may be claimed again, now at the earliest; None: nothing is left."""
+    if state.lease_id and not state.yielded_us:
+        return max(state.lease_until_us, now_us)
+    for pending in state.pending:
+        if not pending.is_finished:
+            due = max(state.yielded_us, 0 if pending.is_leased else pending.not_before_us)
+            return max(min(due, state.lease_until_us) if state.lease_id else due, now_us)
+    return None
 
 
 def claim(
     state: DeliveryState,
-    fresh: Sequence[Candidate],
+    fresh: Sequence[Undelivered],
     options: QueueOptions,
     *,
     now_us: int,
@@ -121,15 +177,15 @@ def claim(
     auto_ack: bool,
 ) -> Claim | None:
     """Take up to `batch` messages; None when the partition has nothing for the group now."""
-    if state.is_leased_at(now_us):
+    if is_held(state, options, now_us):
         return None
-    state = open_again(state)
+    state = _open_again(state)
     delivered: list[Pending] = []
     dead: list[DeadLetter] = []
     after: list[Pending] = []
     is_held_up = False
     for pending in state.pending:
-        is_held_up = is_held_up or (not pending.is_finished and _waits(pending, options, now_us))
+        is_held_up = is_held_up or (not pending.is_finished and _is_early(pending.not_before_us, options, now_us))
         if pending.is_finished or is_held_up or len(delivered) >= batch:
             after.append(pending)
         elif pending.attempts >= options.attempts_max:
@@ -158,13 +214,20 @@ def is_due(since_us: int, seconds: int, *, now_us: int) -> bool:
     return since_us > now_us or since_us + seconds * _SECOND_US <= now_us
 
 
-def _waits(pending: Pending, options: QueueOptions, now_us: int) -> bool:
+def is_held(state: DeliveryState, options: QueueOptions, now_us: int) -> bool:
+    """Whether a lease keeps everybody else away."""
+    if not state.is_leased_at(now_us):
+        return False
+    return not state.yielded_us or _is_early(state.yielded_us, options, now_us)
+
+
+def _is_early(not_before_us: int, options: QueueOptions, now_us: int) -> bool:
     """Whether it is too early for the next attempt. A time further off than the delay is of a clock set back since."""
-    return now_us < pending.not_before_us <= now_us + options.retry_delay_ms * 1000
+    return now_us < not_before_us <= now_us + options.retry_delay_ms * 1000
 
 
 def _take_fresh(
-    fresh: Sequence[Candidate],
+    fresh: Sequence[Undelivered],
     options: QueueOptions,
     now_us: int,
     batch: int,
@@ -173,19 +236,23 @@ def _take_fresh(
     after: list[Pending],
 ) -> None:
     wait_max_us = options.max_wait_seconds * _SECOND_US
-    for seq, transaction_id, created_us in fresh:
+    if not wait_max_us:
+        taken = [Pending(m.seq, m.transaction_id, 1, True) for m in fresh[: batch - len(delivered)]]
+        delivered += taken
+        after += taken
+        return
+    for message in fresh:
         if len(delivered) >= batch:
             return
-        if 0 < wait_max_us < now_us - created_us:
-            dead.append(DeadLetter(seq, 0, f"waited longer than {options.max_wait_seconds} s"))
-            after.append(Pending(seq, transaction_id, attempts=0, is_finished=True))
+        if wait_max_us < now_us - message.created_us:
+            dead.append(DeadLetter(message.seq, 0, f"waited longer than {options.max_wait_seconds} s"))
+            after.append(Pending(message.seq, message.transaction_id, attempts=0, is_finished=True))
         else:
-            taken = Pending(seq, transaction_id, attempts=1, is_leased=True)
-            delivered.append(taken)
-            after.append(taken)
+            delivered.append(Pending(message.seq, message.transaction_id, attempts=1, is_leased=True))
+            after.append(delivered[-1])
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What a consumer says of one message."""
 
     transaction_id: str
@@ -193,7 +260,7 @@ class Answer(NamedTuple):
     error: str = ""
 
 
-class Answered(NamedTuple):
+class Answered(msgspec.Struct, frozen=True, gc=False):
     """What came of it."""
 
     transaction_id: str
@@ -212,28 +279,37 @@ def acknowledge(
         return [Answered(answer.transaction_id, False, LEASE_INVALID) for answer in answers], [], state
     places = {pending.transaction_id: place for place, pending in enumerate(state.pending) if pending.is_leased}
     after = list(state.pending)
-    outcomes: list[tuple[str, str, bool]] = []
+    is_released = places.keys() <= {answer.transaction_id for answer in answers}
+    judged: list[Answered] = []
     dead: list[DeadLetter] = []
     for answer in answers:
-        place = places.pop(answer.transaction_id, None)
+        name = answer.transaction_id
+        place = places.pop(name, None)
         if place is None:
-            outcomes.append((answer.transaction_id, NOT_IN_LEASE, False))
+            judged.append(Answered(name, False, NOT_IN_LEASE, False, is_released))
             continue
         after[place], letter = _settle(after[place], answer, options, now_us)
         if letter is not None:
             dead.append(letter)
-        outcomes.append((answer.transaction_id, "", letter is not None))
-    is_released = not places
-    state = replace(state, pending=tuple(after))
-    if is_released:
-        state = replace(state, lease_id="", lease_granted_us=0, lease_until_us=0)
-    judged = [Answered(name, not error, error, is_dead, is_released) for name, error, is_dead in outcomes]
+        judged.append(Answered(name, True, "", letter is not None, is_released))
+    state = _without_lease(state, after) if is_released else _yielded(state, after)
     return judged, dead, advanced(state)
+
+
+def _yielded(state: DeliveryState, after: Sequence[Pending]) -> DeliveryState:
+    """With these answers; given back if one of them leaves a message that comes again."""
+    failed = [
+        new.not_before_us
+        for new, old in zip(after, state.pending, strict=True)
+        if old.is_leased and not new.is_leased and not new.is_finished
+    ]
+    yielded_us = state.yielded_us or min(failed, default=0)
+    return replace(state, pending=tuple(after), yielded_us=yielded_us)
 
 
 def _settle(pending: Pending, answer: Answer, options: QueueOptions, now_us: int) -> tuple[Pending, DeadLetter | None]:
     if answer.status == COMPLETED:
-        return replace(pending, is_leased=False, is_finished=True), None
+        return Pending(pending.seq, pending.transaction_id, pending.attempts, False, True), None
     if answer.status == DEAD or pending.attempts >= options.attempts_max:
         reason = _plain(answer.error) or pending.error or "no reason given"
         letter = _dead(pending, reason, options, always_kept=answer.status == DEAD)
@@ -273,10 +349,13 @@ def without_gone(state: DeliveryState, is_kept: Callable[[int], bool]) -> Delive
     """Count as finished what was delivered once and has been removed since: it cannot be delivered again."""
     if all(is_kept(pending.seq) for pending in state.pending):
         return state
-    pending = tuple([p if is_kept(p.seq) else replace(p, is_leased=False, is_finished=True) for p in state.pending])
-    return advanced(replace(state, pending=pending))
+    pending = [p if is_kept(p.seq) else replace(p, is_leased=False, is_finished=True) for p in state.pending]
+    if not any(p.is_leased for p in pending):
+        return advanced(_without_lease(state, pending))
+    return advanced(replace(state, pending=tuple(pending)))
 
 
 def extended(state: DeliveryState, *, now_us: int, seconds: int) -> DeliveryState:
-    """A lease that lasts at least `seconds` from now; the caller knows that it is held."""
-    return replace(state, lease_until_us=max(state.lease_until_us, now_us + seconds * _SECOND_US))
+    """A lease that lasts at least `seconds` from now and is not yielded; the caller knows that it is held."""
+    until_us = max(state.lease_until_us, now_us + seconds * _SECOND_US)
+    return replace(state, lease_until_us=until_us, yielded_us=0)

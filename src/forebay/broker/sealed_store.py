@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from forebay.broker.encryption import Cipher, plain_form, stored_form
+from msgspec.structs import replace
+
+from forebay.broker.encryption import Cipher, is_marked, plain_form, stored_form
 from forebay.broker.store import (
     Acknowledgement,
     DeadLetterFilter,
@@ -56,23 +58,30 @@ class SealedStore:
     async def _sealed(self, items: Sequence[PushItem], send: Callable[[Sequence[PushItem]], Awaitable[T]]) -> T:
         while True:
             try:
-                return await send([self._stored(item) for item in items])
+                return await send(self._stored(items))
             except PayloadInClear as refused:
                 if self._cipher is None or refused.queue in self._encrypted:
                     raise
                 self._encrypted.add(refused.queue)
 
-    def _stored(self, item: PushItem) -> PushItem:
+    def _stored(self, items: Sequence[PushItem]) -> Sequence[PushItem]:
+        if not self._encrypted and not any(map(is_marked, [item.payload for item in items])):
+            return items
+        return [self._stored_one(item) for item in items]
+
+    def _stored_one(self, item: PushItem) -> PushItem:
         cipher = self._cipher if item.queue in self._encrypted else None
         payload = stored_form(item.payload, item.queue, cipher)
-        return item if payload is item.payload else item._replace(payload=payload)
+        return item if payload is item.payload else replace(item, payload=payload)
 
     def _plain(self, message: Message) -> Message:
         payload = plain_form(message.payload, message.queue, self._cipher)
-        return message if payload is message.payload else message._replace(payload=payload)
+        return message if payload is message.payload else replace(message, payload=payload)
 
     async def pop(self, request: PopRequest) -> Popped:
         popped = await self._inner.pop(request)
+        if not any(map(is_marked, [message.payload for message in popped.messages])):
+            return popped
         return popped._replace(messages=[self._plain(message) for message in popped.messages])
 
     async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]:

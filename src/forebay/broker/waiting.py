@@ -6,9 +6,11 @@ are messages is wasted work. The rules:
 
 - A commit of `n` messages wakes up to `n` of each line that they may be for, first come first served.
 - A consumer that took a full batch wakes the next: there may be more than it could carry.
-- What ends by time (a lease, a delay, a retry) is announced by nobody. So there is a net: twice a second the first of
-  a line is woken to look. When it finds something it wakes the next. At most `NET_LINES_MAX` lines are looked after at
-  once, in turn; a server with more lines than that looks at each of them less often.
+- What ends by time (a lease, a delay, a retry) is announced by nobody. But whoever found nothing asked the store when
+  the first of these is due, and at that time the first of the line is woken to look (`look_again_in`). When it finds
+  something it wakes the next. An answer that changes such a time is announced like a message.
+- For whatever was missed there is a net: twice a second the first of a line is woken in the same way. At most
+  `NET_LINES_MAX` lines are looked after at once, in turn; a server with more lines looks at each of them less often.
 - A consumer that goes away while it waits is out of its line at once. If it had been woken already, it passes that on.
 
 The store tells of a queue and a count, not of partitions; whoever pushed here tells the partition as well
@@ -30,6 +32,8 @@ NET_SECONDS = 0.5
 NET_LINES_MAX = 200
 PARTITION_LOOKS_MIN = 8
 """Lines for one partition that look after a commit of which only the queue is known."""
+LOOK_SECONDS_MIN = 0.02
+"""How soon a line looks again because of a time that has come: a store may say "now" and still find nothing."""
 BELONGINGS_MAX = 100_000
 """Queues whose namespace and task are remembered here."""
 
@@ -50,12 +54,14 @@ class Wanted(NamedTuple):
 class Line:
     """Consumers that wait for the same thing, in order of arrival."""
 
-    __slots__ = ("missed", "parked", "visits", "wanted")
+    __slots__ = ("missed", "parked", "timer", "visits", "wanted")
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.parked: OrderedDict[Visit, asyncio.Future[bool]] = OrderedDict()
         self.visits = 0
+        self.timer: asyncio.TimerHandle | None = None
+        """When something is due that only waits for its time."""
         self.missed = 0
         """Wake-ups that found nobody parked. A consumer that was just looking then looks again before it parks."""
 
@@ -68,6 +74,22 @@ class Line:
                 future.set_result(True)
         if count > 0 and not by_net:
             self.missed += 1
+
+    def look_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+        """Wake one at this time, unless one is woken earlier anyway."""
+        if self.timer is not None and self.timer.when() <= when:
+            return
+        self.forget_time()
+        self.timer = loop.call_at(when, self._time_has_come)
+
+    def _time_has_come(self) -> None:
+        self.timer = None
+        self.wake(1, by_net=True)
+
+    def forget_time(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
 
 class Visit:
@@ -111,6 +133,12 @@ class Visit:
         if found >= batch or (self.is_by_net and found):
             self.line.wake(1)
         self.is_woken = self.is_by_net = False
+
+    def look_again_in(self, seconds: float | None) -> None:
+        """The store was asked when something is due; None: nothing waits for its time."""
+        if seconds is not None and not self._room.is_closed:
+            loop = asyncio.get_running_loop()
+            self.line.look_at(loop, loop.time() + max(seconds, LOOK_SECONDS_MIN))
 
     def abandon(self) -> None:
         """The client has gone away: wait no longer, and look no more."""
@@ -165,6 +193,7 @@ class WaitingRoom:
             line.wake(1)
         line.visits -= 1
         if not line.visits:
+            line.forget_time()
             del self._lines[line.wanted]
             self._unfile(line.wanted)
 
@@ -188,7 +217,7 @@ class WaitingRoom:
             _drop(self._for_partition, (wanted.queue, wanted.partition), wanted)
 
     def on_available(self, queue: str, count: int) -> None:
-        """The store's waker."""
+        """The store's waker: there are so many more, or something is due at another time than before."""
         if self._lines:
             self._loop.call_soon_threadsafe(self.announce, queue, count)
 
@@ -243,6 +272,7 @@ class WaitingRoom:
             self._net.cancel()
             self._net = None
         for line in self._lines.values():
+            line.forget_time()
             while line.parked:
                 _, future = line.parked.popitem(last=False)
                 _time_is_over(future)

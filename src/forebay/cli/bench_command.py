@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from forebay.bench import commitlog as commitlog_suite
+from forebay.bench.broker import suite as broker_suite
+from forebay.bench.broker.plan import PEERS, Plan
 from forebay.bench.harness import Figure, machine
 from forebay.cli import output
 from forebay.cli.output import ExitCode, Format, OutputOption
+from forebay.config.units import parse_size
 
 app = typer.Typer(help="Measure Forebay on this machine, beside its peers.")
 
@@ -28,6 +32,50 @@ Directory = Annotated[
     ),
 ]
 Scale = Annotated[float, typer.Option("--scale", min=0.01, max=100, help="Work per round; 1 is what goals are for.")]
+
+BACKLOG_MIN = 100_000
+BACKLOG_MAX = 10_000_000_000
+
+
+def _count(text: str) -> int:
+    try:
+        count = parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not BACKLOG_MIN <= count <= BACKLOG_MAX:
+        raise typer.BadParameter(f"{count:,} is not between {BACKLOG_MIN:,} and {BACKLOG_MAX:,}")
+    return count
+
+
+def _peer(text: str) -> str:
+    if text not in PEERS:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(PEERS)}")
+    return text
+
+
+RoundsOrDefault = Annotated[
+    int | None,
+    typer.Option(
+        "--rounds", min=2, max=1000, help="Rounds per figure; the median counts.", show_default="7; 2 with --quick"
+    ),
+]
+Backlog = Annotated[
+    int | None,
+    typer.Option(
+        "--backlog",
+        metavar="COUNT",
+        parser=_count,
+        help="Messages of the big backlog, such as 10M.",
+        show_default="10M; 200k with --quick",
+    ),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Try it out: all of it, but small. Its figures mean little.")]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without", metavar="|".join(PEERS), parser=_peer, help="Leave this peer out. May be given several times."
+    ),
+]
 
 
 @app.callback()
@@ -47,25 +95,65 @@ def commitlog(
         _report("commitlog", commitlog_suite.suite(Path(scratch), rounds=rounds, scale=scale), output_format)
 
 
-def _report(suite: str, figures: Iterator[Figure], output_format: Format) -> None:
+@app.command()
+def broker(
+    rounds: RoundsOrDefault = None,
+    directory: Directory = Path(),
+    backlog: Backlog = None,
+    quick: Quick = False,
+    without: Without = None,
+    output_format: OutputOption = Format.TABLE,
+) -> None:
+    """The broker beside Valkey, PostgreSQL, JetStream and RabbitMQ. Exits with 1 if a goal is missed."""
+    kind = Plan.quick if quick else Plan
+    given = {name: value for name, value in (("rounds", rounds), ("backlog", backlog)) if value is not None}
+    left_out = sorted(set(without or ()))
+    plan = kind(**given, without=frozenset(left_out))
+    # The suite is closed at once when interrupted, so that no server still writes while its directory is removed.
+    with (
+        tempfile.TemporaryDirectory(prefix="forebay-bench-", dir=directory.absolute()) as scratch,
+        closing(broker_suite.suite(Path(scratch), plan, output.tell)) as figures,
+    ):
+        _report("broker", figures, output_format, without=left_out)
+
+
+def _report(
+    suite: str, figures: Iterator[Figure], output_format: Format, *, without: Sequence[str] | None = None
+) -> None:
     described = machine()
     found = []
     for figure in figures:
         found.append(figure)
-        output.tell(f"{'holds ' if figure.holds else 'MISSED'}  {figure.ratio:>7}  {figure.name} / {figure.against}")
+        output.tell(f"{_verdict(figure)}  {figure.ratio:>7}  {figure.name} / {figure.against}")
     if output_format is Format.JSON:
         results = [figure.document() for figure in found]
-        output.show_json({"suite": suite, "machine": described, "results": results})
+        left_out = {} if without is None else {"without": without}
+        output.show_json({"suite": suite, "machine": described, **left_out, "results": results})
     else:
         columns = ("figure", "value", "unit", "against", "its value", "ratio", "goal", "holds")
         rows = [
-            (f.name, f"{f.value:,.0f}", f.unit, f.against, f"{f.against_value:,.0f}", f.ratio, f.goal, _yes(f.holds))
+            (f.name, _short(f.value), f.unit, f.against, _short(f.against_value), f.ratio, f.goal or "", _yes(f))
             for f in found
         ]
         output.show_table(columns, rows, right=("value", "its value", "ratio", "goal"))
+        if without:
+            output.say(f"left out: {', '.join(without)}")
     if not all(figure.holds for figure in found):
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "NO"
+def _verdict(figure: Figure) -> str:
+    if not figure.goal:
+        return "beside"
+    return "holds " if figure.holds else "MISSED"
+
+
+def _short(value: float) -> str:
+    """Rates without decimals, milliseconds with them."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _yes(figure: Figure) -> str:
+    if not figure.goal:
+        return ""
+    return "yes" if figure.holds else "NO"

@@ -14,6 +14,7 @@ import typer
 from forebay.cli import output
 from forebay.cli.output import Format, OutputOption
 from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, connected
+from forebay.client import Pushed
 from forebay.errors import Permanent
 
 
@@ -36,14 +37,14 @@ def push(
         if data is not None:
             answer = client.push(address, _payload(data.encode(), "the argument", text=text))
             if output_format is Format.JSON:
-                output.show_json(answer)
+                output.show_json(msgspec.to_builtins(answer))
             else:
-                output.say(f"{answer['status']}: seq {answer['seq']}, receipt {answer['receipt']}")
+                output.say(f"{answer.status}: seq {answer.seq}, receipt {answer.receipt}")
             return
         pushed = duplicates = 0
         for answers in _push_lines(client.push_many, address, file, batch, text=text):
             pushed += len(answers)
-            duplicates += sum(answer["status"] == "duplicate" for answer in answers)
+            duplicates += sum(answer.status == "duplicate" for answer in answers)
     if output_format is Format.JSON:
         output.show_json({"pushed": pushed, "duplicates": duplicates})
     else:
@@ -52,7 +53,7 @@ def push(
 
 def _push_lines(
     push_many: Callable[[str, list[object]], Any], address: str, file: Path | None, batch: int, *, text: bool
-) -> Iterator[list[dict[str, object]]]:
+) -> Iterator[list[Pushed]]:
     stream: BinaryIO = file.open("rb") if file else sys.stdin.buffer
     with stream, output.progress("pushing", file.stat().st_size if file else None) as advance:
         lines = enumerate(stream, 1)

@@ -13,6 +13,9 @@
 lost it asks again, here or at the next server, and a message that had been stored is answered as a duplicate, which
 `push` reports as what it is: stored.
 
+**One request for many.** Pushes of single messages that wait at the same time share a request (`merging`), so a
+program with many tasks need not batch by itself. Each is answered when its own message is stored.
+
 **Several servers.** Give several URLs; a server that does not answer is left out for `retry_unhealthy_seconds`, and the
 next one is asked. What a server refuses (4xx) is final and raised as `Refused`; what it cannot do now (5xx, 429, no
 connection) is tried again `attempts` times with growing pauses, and then raised as `Unreachable`.
@@ -24,7 +27,7 @@ it returns, and reports the error when it raises.
 
 from forebay.client.addresses import Address, parse_address
 from forebay.client.async_client import AsyncClient
-from forebay.client.messages import Message, Refused, TransactionFailed, Unreachable
+from forebay.client.messages import Message, Pushed, PushSummary, Refused, TransactionFailed, Unreachable
 from forebay.client.sync_client import Client
 
 __all__ = [
@@ -32,6 +35,8 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Message",
+    "PushSummary",
+    "Pushed",
     "Refused",
     "TransactionFailed",
     "Unreachable",

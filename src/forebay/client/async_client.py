@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, overload
 from urllib.parse import quote, urlencode
 
 import msgspec
 import pyarrow as pa
 
 from forebay.client.addresses import Address, address_of
-from forebay.client.messages import Message, TransactionFailed, messages_of
+from forebay.client.merging import PushMerger
+from forebay.client.messages import Message, Pushed, PushSummary, TransactionFailed, messages_of
 from forebay.client.transport import Transport
+from forebay.model.ids import minted_id
 from forebay.model.queue import DEFAULT_PARTITION
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
 _POLL_SECONDS = 30
 _READ_AT_ONCE = 1000
+_MERGERS_MAX = 1000
+_decode_pushed = msgspec.json.Decoder(list[Pushed]).decode
+_decode_summary = msgspec.json.Decoder(PushSummary).decode
 
 
 class AsyncClient:
@@ -44,6 +48,7 @@ class AsyncClient:
             retry_unhealthy_seconds=retry_unhealthy_seconds,
             api_key=api_key,
         )
+        self._mergers: dict[str, PushMerger] = {}
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -65,6 +70,23 @@ class AsyncClient:
         body = {"queue": queue, "namespace": namespace, "task": task, "options": dict(options or {})}
         return await self._json("POST", "/api/v1/configure", body)  # type: ignore[no-any-return]
 
+    @overload
+    async def push(
+        self, address: str | Address, data: object, *, transaction_id: str | None = None, trace_id: str | None = None
+    ) -> Pushed: ...
+
+    @overload
+    async def push(
+        self,
+        address: str | Address,
+        data: object,
+        *,
+        transaction_id: str | None = None,
+        trace_id: str | None = None,
+        buffer_ms: int | None,
+        buffer_max: int | None = None,
+    ) -> PushSummary: ...
+
     async def push(
         self,
         address: str | Address,
@@ -74,11 +96,24 @@ class AsyncClient:
         trace_id: str | None = None,
         buffer_ms: int | None = None,
         buffer_max: int | None = None,
-    ) -> dict[str, Any]:
-        """Push one message; returns its answer: status, seq, receipt. With a buffer option the server may batch it."""
-        items = [_item(address_of(address), data, transaction_id, trace_id)]
-        answers = await self._push(items, buffer_ms, buffer_max)
-        return answers if isinstance(answers, dict) else answers[0]
+    ) -> Pushed | PushSummary:
+        """Push one message; returns what became of it. With a buffer option the server may batch it.
+
+        Pushes that wait at the same time share a request, each with an answer of its own.
+        """
+        place = address_of(address)
+        item = _encode(_item(place, data, transaction_id, trace_id))
+        if buffer_ms is not None or buffer_max is not None:
+            return await self._push_buffered([item], buffer_ms, buffer_max)
+        return await self._merger(place.queue).push(item)
+
+    @overload
+    async def push_many(self, address: str | Address, batch: Iterable[object]) -> list[Pushed]: ...
+
+    @overload
+    async def push_many(
+        self, address: str | Address, batch: Iterable[object], *, buffer_ms: int | None, buffer_max: int | None = None
+    ) -> PushSummary: ...
 
     async def push_many(
         self,
@@ -87,17 +122,34 @@ class AsyncClient:
         *,
         buffer_ms: int | None = None,
         buffer_max: int | None = None,
-    ) -> Any:
+    ) -> list[Pushed] | PushSummary:
         """Push many messages in order, in one request; returns one answer each, or the summary of a buffered push."""
         place = address_of(address)
-        return await self._push([_item(place, data, None, None) for data in batch], buffer_ms, buffer_max)
-
-    async def _push(self, items: Sequence[dict[str, object]], buffer_ms: int | None, buffer_max: int | None) -> Any:
-        body: dict[str, object] = {"items": items}
+        items = [_encode(_item(place, data, None, None)) for data in batch]
         if buffer_ms is not None or buffer_max is not None:
-            body |= {"bufferMs": 100 if buffer_ms is None else buffer_ms}
-            body |= {"bufferMax": 100 if buffer_max is None else buffer_max}
-        return await self._json("POST", "/api/v1/push", body)
+            return await self._push_buffered(items, buffer_ms, buffer_max)
+        return await self._push(items)
+
+    def _merger(self, queue: str) -> PushMerger:
+        found = self._mergers.get(queue)
+        if found is None:
+            if len(self._mergers) >= _MERGERS_MAX:
+                self._mergers = {name: merger for name, merger in self._mergers.items() if not merger.is_idle}
+            found = self._mergers[queue] = PushMerger(self._push)
+        return found
+
+    async def _push(self, items: Sequence[bytes]) -> list[Pushed]:
+        body = b'{"items":[' + b",".join(items) + b"]}"
+        _, answer = await self._transport.request("POST", "/api/v1/push", body)
+        return _decode_pushed(answer)
+
+    async def _push_buffered(
+        self, items: Sequence[bytes], buffer_ms: int | None, buffer_max: int | None
+    ) -> PushSummary:
+        ms, most = 100 if buffer_ms is None else buffer_ms, 100 if buffer_max is None else buffer_max
+        body = b'{"bufferMs":%d,"bufferMax":%d,"items":[' % (ms, most) + b",".join(items) + b"]}"
+        _, answer = await self._transport.request("POST", "/api/v1/push", body)
+        return _decode_summary(answer)
 
     # --- the way out ---
 
@@ -314,7 +366,7 @@ def _item(place: Address, data: object, transaction_id: str | None, trace_id: st
         "partition": place.partition or DEFAULT_PARTITION,
         "payload": data,
         # Given before the first try, so that a second one cannot store the message twice.
-        "transactionId": transaction_id or str(uuid.uuid4()),
+        "transactionId": transaction_id or minted_id(),
     }
     if trace_id:
         item["traceId"] = trace_id

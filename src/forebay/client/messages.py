@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -10,8 +9,29 @@ import msgspec
 from forebay.errors import ForebayError, Permanent, Transient
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Pushed(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """What became of a message: `queued`, or `duplicate` when its partition holds the id already."""
+
+    status: str
+    transaction_id: str
+    message_id: str
+    partition_id: str
+    seq: int
+    """Its number in the queue; of a duplicate, that of the message that was there before."""
+    receipt: str
+    """What keeps it: `log` or `postgres` for a message that is stored."""
+
+
+class PushSummary(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """The answer to a push with a buffer option."""
+
+    pushed: bool
+    qos0: bool
+    db_healthy: bool
+    messages: int
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A message as it was delivered. `raw` is the payload's JSON text, byte for byte as it was pushed."""
 
     queue: str
@@ -49,7 +69,7 @@ class TransactionFailed(ForebayError):
     """Nothing of the transaction happened."""
 
 
-class _Delivered(msgspec.Struct, rename="camel"):
+class _Delivered(msgspec.Struct, rename="camel", gc=False):
     transaction_id: str
     partition_id: str
     partition: str
@@ -73,19 +93,20 @@ _decode_popped = msgspec.json.Decoder(_Popped).decode
 def messages_of(body: bytes, group: str) -> list[Message]:
     """The messages of a pop's answer; payloads are cut out of it, not decoded."""
     popped = _decode_popped(body)
+    queue = popped.queue
     return [
         Message(
-            queue=popped.queue,
-            partition=found.partition,
-            partition_id=found.partition_id,
-            transaction_id=found.transaction_id,
-            trace_id=found.trace_id,
-            lease_id=found.lease_id or "",
-            group=group,
-            seq=found.seq,
-            attempts=found.attempts,
-            created_at=found.created_at,
-            raw=bytes(found.data),
+            queue,
+            found.partition,
+            found.partition_id,
+            found.transaction_id,
+            found.trace_id,
+            found.lease_id or "",
+            group,
+            found.seq,
+            found.attempts,
+            found.created_at,
+            bytes(found.data),
         )
         for found in popped.messages
     ]

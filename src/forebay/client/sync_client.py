@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import pyarrow as pa
 
 from forebay.client.addresses import Address
 from forebay.client.async_client import AsyncClient, Transaction
-from forebay.client.messages import Message
+from forebay.client.messages import Message, Pushed, PushSummary
 
 T = TypeVar("T")
 
@@ -48,10 +48,35 @@ class Client:
     ) -> dict[str, Any]:
         return self._run(self._client.configure(queue, options, namespace=namespace, task=task))
 
-    def push(self, address: str | Address, data: object, **options: Any) -> dict[str, Any]:
-        return self._run(self._client.push(address, data, **options))
+    @overload
+    def push(
+        self, address: str | Address, data: object, *, transaction_id: str | None = None, trace_id: str | None = None
+    ) -> Pushed: ...
 
-    def push_many(self, address: str | Address, batch: Iterable[object], **options: Any) -> Any:
+    @overload
+    def push(
+        self,
+        address: str | Address,
+        data: object,
+        *,
+        transaction_id: str | None = None,
+        trace_id: str | None = None,
+        buffer_ms: int | None,
+        buffer_max: int | None = None,
+    ) -> PushSummary: ...
+
+    def push(self, address: str | Address, data: object, **options: Any) -> Pushed | PushSummary:
+        return self._run(self._client.push(address, data, **options))  # type: ignore[no-any-return]
+
+    @overload
+    def push_many(self, address: str | Address, batch: Iterable[object]) -> list[Pushed]: ...
+
+    @overload
+    def push_many(
+        self, address: str | Address, batch: Iterable[object], *, buffer_ms: int | None, buffer_max: int | None = None
+    ) -> PushSummary: ...
+
+    def push_many(self, address: str | Address, batch: Iterable[object], **options: Any) -> list[Pushed] | PushSummary:
         return self._run(self._client.push_many(address, batch, **options))
 
     def pop(self, address: str | Address, **options: Any) -> list[Message]:

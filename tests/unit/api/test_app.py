@@ -52,8 +52,12 @@ def told(store: MemoryStore, method: str, path: str, body: bytes = b"") -> tuple
     """One request from beginning to end."""
     sent: list[dict[str, Any]] = []
 
+    received = [{"type": "http.request", "body": body}]
+
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body}
+        if not received:
+            await asyncio.Event().wait()  # the client stays and says no more
+        return received.pop()
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)

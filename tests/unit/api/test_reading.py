@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay.api.bodies import AckBody, PushBody, SeekBody, decoded, minted_id, push_items
+from forebay.api.bodies import AckBody, PushBody, SeekBody, decoded, push_items
 from forebay.api.exchange import ClientGone, Request, decompressed
 from forebay.api.parameters import Whole, checked_name, time_us
 from forebay.api.problems import Problem
@@ -55,10 +55,6 @@ def test_no_bytes_break_the_reader(body: bytes) -> None:
 def test_no_document_breaks_the_reader(document: dict[str, Any]) -> None:
     body = json.dumps({"items": [document]}).encode()
     assert refusal(lambda: push_items(decoded(PushBody, body).items)) in (None, 400)
-
-
-def test_minted_ids_never_repeat() -> None:
-    assert len({minted_id() for _ in range(10_000)}) == 10_000
 
 
 def test_message_without_an_id_gets_one_and_says_so() -> None:

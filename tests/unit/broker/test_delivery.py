@@ -1,12 +1,9 @@
-"""Who gets which message: the rules one by one, and a model of random consumers that never breaks them."""
+"""Who gets which message: the rules one by one. `tests/model/test_delivery_model.py` has them all together."""
 
 from __future__ import annotations
 
-import random
-
+import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from forebay.broker.delivery import (
     COMPLETED,
@@ -19,12 +16,14 @@ from forebay.broker.delivery import (
     Candidate,
     Claim,
     DeliveryState,
+    Pending,
     acknowledge,
     claim,
     decode_state,
-    encode_state,
+    due_us,
     extended,
     is_due,
+    released,
     without_gone,
 )
 from forebay.model.queue import OptionsRefused, QueueOptions, options_from_wire, options_to_wire
@@ -169,39 +168,47 @@ def test_what_is_removed_meanwhile_is_not_waited_for() -> None:
     assert [pending.seq for pending in state.pending] == [3]
 
 
-@given(st.integers(0, 1 << 16))
-def test_random_consumers_get_every_message_in_order_until_it_is_finished_or_dead(seed: int) -> None:
-    chance = random.Random(seed)
-    options = QueueOptions(lease_seconds=5, retry_limit=2, retry_delay_ms=1000)
-    messages = fresh(*range(1, 16), created_us=0)
-    state, now_us = DeliveryState(0), NOW
-    finished: list[int] = []
-    attempts: dict[int, int] = {}
-    for step in range(400):
-        state = decode_state(encode_state(state))
-        unseen = [message for message in messages if message.seq > state.last_seen_seq()]
-        found = claim(
-            state, unseen, options, now_us=now_us, batch=chance.randint(1, 5), lease_id=f"{step}", auto_ack=False
-        )
-        now_us += chance.choice([0, SECOND, 6 * SECOND])
-        if found is None:
-            continue
-        state = found.state
-        finished += [letter.seq for letter in found.dead]
-        assert [seq for seq, _ in found.delivered] == sorted(seq for seq, _ in found.delivered)
-        for seq, attempt in found.delivered:
-            assert seq not in finished, "delivered after it was finished"
-            assert attempt == attempts.get(seq, 0) + 1 <= options.attempts_max
-            attempts[seq] = attempt
-        chosen = [seq for seq, _ in found.delivered if chance.random() < 0.7]
-        chance.shuffle(chosen)
-        for seq in chosen:
-            status = chance.choice([COMPLETED, COMPLETED, FAILED, RETRY])
-            judged, dead, state = acknowledge(state, f"{step}", answers(status, seq), options, now_us=now_us)
-            if judged[0].is_accepted and (status == COMPLETED or dead):
-                finished.append(seq)
-        assert all(seq in finished for seq in range(1, state.cursor_seq + 1)), "the cursor passed an open message"
-    assert sorted(finished) == list(range(1, 16))
+def test_a_failure_yields_the_lease_from_the_time_of_its_retry_on() -> None:
+    state = taken(DeliveryState(0), 1, 2, 3).state
+    _, _, state = acknowledge(state, "lease", answers(FAILED, 1), OPTIONS, now_us=NOW)
+    assert (state.yielded_us, due_us(state, NOW)) == (NOW + 2 * SECOND, NOW + 2 * SECOND)
+    assert claim(state, fresh(4), OPTIONS, now_us=NOW + SECOND, batch=9, lease_id="x", auto_ack=False) is None
+    assert taken(state, 4, now_us=NOW + 2 * SECOND).delivered == ((1, 2), (2, 1), (3, 1), (4, 1))
+
+
+def test_a_yielded_lease_ends_with_its_own_time_for_its_holder() -> None:
+    state = taken(DeliveryState(0), 1, 2).state
+    _, _, state = acknowledge(state, "lease", answers(FAILED, 1), OPTIONS, now_us=NOW)
+    judged, _, _ = acknowledge(state, "lease", answers(COMPLETED, 2), OPTIONS, now_us=NOW + 9 * SECOND)
+    assert judged[0].is_accepted
+    judged, _, _ = acknowledge(state, "lease", answers(COMPLETED, 2), OPTIONS, now_us=NOW + 10 * SECOND)
+    assert judged[0].error == LEASE_INVALID
+
+
+def test_an_extended_lease_is_not_yielded_any_more() -> None:
+    state = taken(DeliveryState(0), 1, 2).state
+    _, _, state = acknowledge(state, "lease", answers(FAILED, 1), OPTIONS, now_us=NOW)
+    state = extended(state, now_us=NOW, seconds=60)
+    assert (state.yielded_us, due_us(state, NOW)) == (0, NOW + 60 * SECOND)
+    assert claim(state, [], OPTIONS, now_us=NOW + 59 * SECOND, batch=9, lease_id="x", auto_ack=False) is None
+    assert taken(state, now_us=NOW + 60 * SECOND).delivered == ((1, 2), (2, 2))
+
+
+def test_a_released_claim_leaves_the_state_as_it_was() -> None:
+    before = DeliveryState(7, finished=7)
+    assert released(taken(before, 8, 9).state) == before
+    _, _, failed = acknowledge(taken(before, 8, 9).state, "lease", answers(FAILED, 8, 9), OPTIONS, now_us=NOW)
+    assert released(taken(failed, 10, now_us=NOW + 2 * SECOND).state) == failed
+
+
+def test_a_state_that_was_stored_before_leases_could_be_yielded_is_read() -> None:
+    old = msgspec.msgpack.encode([3, [[4, "t4", 1, True, False, 0, ""]], "lease", 1, 2, 3])
+    assert decode_state(old) == DeliveryState(3, (Pending(4, "t4", 1, is_leased=True),), "lease", 1, 2, 3)
+
+
+def test_a_lease_on_nothing_that_is_left_is_over() -> None:
+    state = without_gone(taken(DeliveryState(0), 1, 2).state, lambda seq: False)
+    assert state == DeliveryState(2, finished=2)
 
 
 def test_options_are_read_by_their_names_on_the_wire_and_all_faults_are_told() -> None:

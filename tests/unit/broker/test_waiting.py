@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from forebay.broker import waiting
-from forebay.broker.waiting import NET_LINES_MAX, PARTITION_LOOKS_MIN, Visit, WaitingRoom, Wanted
+from forebay.broker.waiting import LOOK_SECONDS_MIN, NET_LINES_MAX, PARTITION_LOOKS_MIN, Visit, WaitingRoom, Wanted
 
 Q = Wanted("group", "q")
 FAR = 3600.0
@@ -269,5 +269,44 @@ def test_nothing_is_remembered_of_those_who_left() -> None:
             consumer.visit.leave()
         held = (room._lines, room._for_queue, room._for_partitions_of, room._for_partition, room._selecting)
         assert not any(held)
+
+    run(law)
+
+
+def test_time_that_the_store_named_wakes_the_first_of_the_line() -> None:
+    async def law(room: WaitingRoom) -> None:
+        first, second = await parked(room, Q, Q)
+        second.visit.look_again_in(LOOK_SECONDS_MIN)
+        async with asyncio.timeout(10):
+            assert await first.task is True
+        assert not second.task.done()
+        first.visit.looked(1, 10)
+        async with asyncio.timeout(10):
+            assert await second.task is True, "what was found by time may be more than one could carry"
+
+    run(law)
+
+
+def test_earliest_of_the_times_that_were_named_counts() -> None:
+    async def law(room: WaitingRoom) -> None:
+        (consumer,) = await parked(room, Q)
+        for seconds in (FAR, 2 * LOOK_SECONDS_MIN, FAR, None):
+            consumer.visit.look_again_in(seconds)
+        async with asyncio.timeout(10):
+            assert await consumer.task is True
+
+    run(law)
+
+
+def test_line_that_is_empty_forgets_its_time() -> None:
+    async def law(room: WaitingRoom) -> None:
+        (consumer,) = await parked(room, Q)
+        consumer.visit.look_again_in(FAR)
+        timer = consumer.visit.line.timer
+        assert timer is not None
+        consumer.visit.abandon()
+        await settled()
+        consumer.visit.leave()
+        assert timer.cancelled()
 
     run(law)

@@ -17,6 +17,8 @@ from forebay.broker import delivery
 from forebay.broker.store import Acknowledged, Acknowledgement
 from forebay.model.queue import DEFAULT_GROUP
 
+REFUSED = "refused"
+
 
 async def ack(service: Service, request: Request) -> Answer:
     """Answer one message."""
@@ -51,29 +53,34 @@ async def _acknowledged(service: Service, given: list[Acknowledgement]) -> Answe
         [
             AckResult(
                 index,
-                outcome.transaction_id,
-                outcome.is_accepted,
-                outcome.error or None,
-                queue or None,
-                partition or None,
-                outcome.is_released,
-                outcome.is_dead,
+                (answered_one := outcome.answered).transaction_id,
+                answered_one.is_accepted,
+                answered_one.error or None,
+                outcome.queue or None,
+                outcome.partition or None,
+                answered_one.is_released,
+                answered_one.is_dead,
             )
-            for index, (outcome, queue, partition) in enumerate(outcomes)
+            for index, outcome in enumerate(outcomes)
         ]
     )
 
 
 def note(service: Service, given: Sequence[Acknowledgement], outcomes: Sequence[Acknowledged]) -> None:
-    """Count the answers, and let somebody look at the partitions that they set free."""
-    counts = service.counts.acknowledged
-    freed: set[tuple[str, str]] = set()
-    for one, (outcome, queue, partition) in zip(given, outcomes, strict=True):
-        counts[one.answer.status if outcome.is_accepted else "refused"] += 1
-        if outcome.is_released:
-            freed.add((queue, partition))
+    """Count the answers, and tell who waits for one of their partitions; who waits for a queue hears of the store."""
+    spoken = [
+        (one.answer.status if found.answered.is_accepted else REFUSED, found.answered.is_released, found)
+        for one, found in zip(given, outcomes, strict=True)
+    ]
+    service.counts.acknowledged.update([status for status, _, _ in spoken])
+    if not service.waiting.has_lines_for_partitions:
+        return
+    freed = {
+        (found.queue, found.partition)
+        for status, is_released, found in spoken
+        if status != REFUSED and (is_released or status in (delivery.FAILED, delivery.RETRY))
+    }
     for queue, partition in freed:
-        service.waiting.announce(queue, 1)
         service.waiting.announce_partition(queue, partition)
 
 

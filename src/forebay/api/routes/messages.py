@@ -1,4 +1,4 @@
-"""Browsing: messages as they are kept, without popping them."""
+"""Messages as they are kept: browsing without popping, and deleting one."""
 
 from __future__ import annotations
 
@@ -44,6 +44,21 @@ async def show_message(service: Service, request: Request) -> Answer:
     return answered(browsed(message))
 
 
+class MessageDeleted(Struct, rename="camel"):
+    success: bool
+    partition_id: str
+    transaction_id: str
+    message: str
+
+
+async def delete_message(service: Service, request: Request) -> Answer:
+    """Nobody gets it any more. One that is not there is no error, as Queen's clients expect."""
+    partition_id, transaction_id = request.path
+    was_there = await service.store.delete_message(partition_id, transaction_id)
+    said = "Message deleted" if was_there else "Message not found"
+    return answered(MessageDeleted(was_there, partition_id, transaction_id, said))
+
+
 ROUTES = (
     Route(
         "GET",
@@ -63,5 +78,14 @@ ROUTES = (
         Scope.READ,
         answers={200: BrowsedMessage},
         problems=(404, 503),
+    ),
+    Route(
+        "DELETE",
+        "/api/v1/messages/{partitionId}/{transactionId}",
+        delete_message,
+        "Delete one message, for every group and for whoever holds it. Its id may be used again.",
+        Scope.WRITE,
+        answers={200: MessageDeleted},
+        problems=(503,),
     ),
 )

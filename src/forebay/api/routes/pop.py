@@ -1,4 +1,11 @@
-"""The way out: pop from a queue, from one partition, or from all queues of a namespace and task; at once or waiting."""
+"""The way out: pop from a queue, from one partition, or from all queues of a namespace and task; at once or waiting.
+
+A client may go away while it waits, or in the moment in which messages are claimed for it. Who waits is out of its line
+at once. A claim that was made for nobody is given back (`release`): no attempt is counted, and the next consumer gets
+it at once. With `autoAck` that holds for consumers that had to wait; for one that is served at its first look,
+delivery is the acknowledgement, and what is on the way to a client that vanishes is gone: at most once.
+What was sent to a client that vanishes before it reads it comes again when its lease ends.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +17,13 @@ from forebay.api.parameters import Name, Switch, Text, Whole, time_us
 from forebay.api.problems import wrong
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
-from forebay.broker.store import Popped, PopRequest
+from forebay.broker import delivery
+from forebay.broker.delivery import COMPLETED
+from forebay.broker.store import Acknowledgement, Popped, PopRequest
 from forebay.broker.waiting import Wanted
 from forebay.model.queue import DEFAULT_GROUP
 
+NOTHING = Popped("", [], 0)
 AUTOPILOT_BATCH = 200
 """What a pop gets whose client leaves the size to the server."""
 
@@ -27,7 +37,7 @@ AUTOPILOT = Switch("autopilot", False, "Let the server choose what is not given 
 MODE = Text(
     "subscriptionMode",
     "",
-    "Where a group that is new to the queue starts.",
+    "Where a group that is new to the queue starts. Other than `all`, it makes a queue that is not there yet.",
     words=("", "all", "new", "new-only", "from", "timestamp"),
 )
 FROM = Text("subscriptionFrom", "", "`now`, or the time from which a new group starts.")
@@ -82,42 +92,74 @@ def _subscription(mode: str, start: str) -> tuple[str, int]:
 
 async def _pop(service: Service, request: Request, asked: PopRequest) -> Answer:
     is_waiting, timeout_ms = WAIT.read(request.query), TIMEOUT.read(request.query)
-    if is_waiting:
-        popped = await _waited(service, request, asked, timeout_ms / 1000)
-    elif service.is_pop_paused:
-        return NO_CONTENT
-    else:
-        popped = await service.store.pop(asked)
+    watch = asyncio.create_task(request.disconnected())
+    try:
+        if is_waiting:
+            popped = await _waited(service, watch, asked, timeout_ms / 1000)
+        else:
+            popped = await _looked(service, watch, asked)
+    finally:
+        watch.cancel()
     if not popped.messages:
         return NO_CONTENT
     service.counts.popped += len(popped.messages)
     return answered(_answer(asked, popped, AUTOPILOT.read(request.query)))
 
 
-async def _waited(service: Service, request: Request, asked: PopRequest, seconds: float) -> Popped:
+async def _looked(
+    service: Service, watch: asyncio.Task[None], asked: PopRequest, *, is_careful: bool = False
+) -> Popped:
+    """Ask the store once. What it claims for a client that has gone meanwhile is given back at once.
+
+    What is acknowledged on delivery is finished with the claim and cannot be given back. Who is careful leases it
+    first and finishes it when the client is still there: one more step, for consumers that have waited anyway.
+    """
+    if service.is_pop_paused:
+        return NOTHING
+    is_finished_here = asked.auto_ack and is_careful
+    popped = await service.store.pop(asked._replace(auto_ack=False) if is_finished_here else asked)
+    if not popped.messages:
+        return popped
+    if watch.done():
+        await service.store.release(popped.lease_id)
+        raise ClientGone
+    return await _finished(service, asked, popped) if is_finished_here else popped
+
+
+async def _finished(service: Service, asked: PopRequest, popped: Popped) -> Popped:
+    """All of it acknowledged."""
+    outcomes = await service.store.acknowledge(
+        [
+            Acknowledgement(m.partition_id, asked.group, popped.lease_id, delivery.Answer(m.transaction_id, COMPLETED))
+            for m in popped.messages
+        ]
+    )
+    kept = [m for m, outcome in zip(popped.messages, outcomes, strict=True) if outcome.answered.is_accepted]
+    return popped._replace(lease_id="", messages=kept)
+
+
+async def _waited(service: Service, watch: asyncio.Task[None], asked: PopRequest, seconds: float) -> Popped:
     """Look, wait, look again, until there is something, or the time is over, or the client has gone."""
     deadline = asyncio.get_running_loop().time() + min(seconds, service.limits.poll_seconds_max)
     visit = service.waiting.enter(Wanted(asked.group, asked.queue, asked.partition, asked.namespace, asked.task))
-    watch: asyncio.Task[None] | None = None
+    watch.add_done_callback(lambda _: visit.abandon())
+    has_waited = False
     try:
         while True:
-            popped = Popped("", [], 0) if service.is_pop_paused else await service.store.pop(asked)
+            popped = await _looked(service, watch, asked, is_careful=has_waited)
             visit.looked(len(popped.messages), asked.batch)
             if popped.messages:
                 return popped
-            if watch is None:
-                # Begun only when there is nothing: most pops never need it.
-                watch = asyncio.create_task(request.disconnected())
-                watch.add_done_callback(lambda _: visit.abandon())
+            if not service.is_pop_paused:
+                visit.look_again_in(await service.store.seconds_until_due(asked))
             if not await visit.until_woken(deadline) or visit.is_abandoned:
                 break
+            has_waited = True
         if visit.is_abandoned:
             raise ClientGone
         return popped
     finally:
         visit.leave()
-        if watch is not None:
-            watch.cancel()
 
 
 def _answer(asked: PopRequest, popped: Popped, is_autopilot: bool) -> PopAnswer:

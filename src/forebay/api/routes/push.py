@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from forebay.api.answers import PushedItem, PushSummary, answered, message_id
 from forebay.api.bodies import PushBody, decoded, push_items
 from forebay.api.exchange import Answer, Request
@@ -9,6 +11,7 @@ from forebay.api.parameters import Switch
 from forebay.api.problems import unavailable
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
+from forebay.broker.store import Pushed, PushItem
 
 SUMMARY = Switch("summary", False, "Answer with a summary instead of one entry per message.")
 
@@ -30,26 +33,27 @@ async def push(service: Service, request: Request) -> Answer:
     is_buffered = body.buffer_ms is not None or body.buffer_max is not None
     if is_buffered or (request.scope["query_string"] and SUMMARY.read(request.query)):
         return answered(PushSummary(True, False, True, len(pushed)), 201)
-    return answered(
-        [
-            PushedItem(
-                index,
-                status,
-                item.transaction_id,
-                item.transaction_id,
-                (mid := message_id(item.queue, seq)),
-                mid,
-                partition_id,
-                partition_id,
-                seq,
-                receipt,
-                item.trace_id or None,
-                item.trace_id or None,
-            )
-            for index, (item, (status, seq, partition_id, receipt)) in enumerate(zip(items, pushed, strict=True))
-        ],
-        201,
-    )
+    return answered(_told(items, pushed), 201)
+
+
+def _told(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedItem]:
+    return [
+        PushedItem(
+            index,
+            found.status,
+            transaction_id := item.transaction_id,
+            transaction_id,
+            own_id := message_id(item.queue, found.seq),
+            own_id,
+            partition_id := found.partition_id,
+            partition_id,
+            found.seq,
+            found.receipt,
+            trace_id := item.trace_id or None,
+            trace_id,
+        )
+        for index, (item, found) in enumerate(zip(items, pushed, strict=True))
+    ]
 
 
 ROUTES = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from forebay.api.answers import TransactionAckResult, TransactionAnswer, TransactionPushResult, answered, message_id
-from forebay.api.bodies import ITEMS_MAX, PushOperation, TransactionBody, decoded, minted_id, push_items
+from forebay.api.bodies import ITEMS_MAX, PushOperation, TransactionBody, decoded, push_items
 from forebay.api.exchange import Answer, Request
 from forebay.api.problems import unavailable, wrong
 from forebay.api.routes.acknowledge import acknowledgement, note
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
 from forebay.broker.store import Acknowledgement, PushItem, TransactionOutcome
+from forebay.model.ids import minted_id
 
 
 async def transact(service: Service, request: Request) -> Answer:
@@ -65,16 +66,16 @@ def _results(
     for operation in body.operations:
         if isinstance(operation, PushOperation):
             for _ in operation.items:
-                item, (status, seq, partition_id, _) = next(pushed)
+                item, one = next(pushed)
                 results.append(
                     TransactionPushResult(
                         len(results),
                         True,
-                        status,
+                        one.status,
                         item.transaction_id,
-                        message_id(item.queue, seq),
-                        partition_id,
-                        seq,
+                        message_id(item.queue, one.seq),
+                        one.partition_id,
+                        one.seq,
                     )
                 )
         else:

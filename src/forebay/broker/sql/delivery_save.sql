@@ -4,7 +4,8 @@ SET state = given.state, cursor_seq = given.cursor_seq, seen_seq = given.seen_se
     lease_id = given.lease_id, dropped = d.dropped + given.dropped,
     seen_position = CASE given.seen_seq WHEN d.seen_seq THEN d.seen_position ELSE coalesce((
         SELECT m.position FROM forebay.messages m
-        WHERE m.partition_id = d.partition_id AND m.seq = given.seen_seq), d.seen_position) END,
+        WHERE m.partition_id = d.partition_id AND m.seq = given.seen_seq),
+        forebay.position_at(d.partition_id, given.seen_seq)) END,
     due_us = coalesce(given.due_us, CASE WHEN p.last_seq > given.seen_seq THEN %(now_us)b::bigint END)
 FROM unnest(%(group_ids)b::bigint[], %(partition_ids)b::bigint[], %(states)b::bytea[], %(cursor_seqs)b::bigint[],
     %(seen_seqs)b::bigint[], %(open_counts)b::integer[], %(lease_ids)b::text[], %(dropped)b::bigint[],

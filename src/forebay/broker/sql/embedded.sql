@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS partitions (
     pushed    INTEGER NOT NULL DEFAULT 0,          -- messages ever
     size      INTEGER NOT NULL DEFAULT 0,          -- bytes of the payloads that are kept
     floor_seq INTEGER NOT NULL DEFAULT 0,          -- messages up to here were removed by retention
-    removed   INTEGER NOT NULL DEFAULT 0,          -- how many those are
+    removed   INTEGER NOT NULL DEFAULT 0,          -- how many those are, and those that were deleted one by one
     UNIQUE (queue_id, name)
 );
 
@@ -41,6 +41,13 @@ CREATE TABLE IF NOT EXISTS transaction_ids (
     transaction_id TEXT NOT NULL,
     seq            INTEGER NOT NULL,
     PRIMARY KEY (partition_id, transaction_id)
+) WITHOUT ROWID;
+
+-- Messages that were deleted one by one, until retention removes their neighbours too. The log is never rewritten.
+CREATE TABLE IF NOT EXISTS deleted_messages (
+    partition_id INTEGER NOT NULL,
+    seq          INTEGER NOT NULL,
+    PRIMARY KEY (partition_id, seq)
 ) WITHOUT ROWID;
 
 -- Tags of log records that count. A record with a tag that is not here was never committed.

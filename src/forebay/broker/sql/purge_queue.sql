@@ -5,6 +5,8 @@ WITH doomed AS (
     DELETE FROM forebay.dead_letters WHERE queue_id = %(queue_id)b::bigint
 ), traces AS (
     DELETE FROM forebay.traces WHERE partition_id IN (SELECT partition_id FROM doomed)
+), deleted AS (
+    DELETE FROM forebay.deleted_messages WHERE partition_id IN (SELECT partition_id FROM doomed)
 ), deliveries AS (
     DELETE FROM forebay.deliveries WHERE partition_id IN (SELECT partition_id FROM doomed)
 ), groups AS (

@@ -1,5 +1,6 @@
 -- Lock the queues of a push. From here to the commit nobody else gets a seq of them: commit order is seq order.
-SELECT q.queue_id, q.name, q.options, q.next_seq, q.next_seq - 1 - q.removed,
+SELECT q.queue_id, q.name, (q.options ->> 'maxSize')::bigint, (q.options ->> 'encryptionEnabled')::boolean, q.next_seq,
+    q.next_seq - 1 - q.removed,
     EXISTS (
         SELECT FROM forebay.waits w
         WHERE w.queue IN (q.name, '') AND w.server_id <> %(server_id)b::text AND w.until_us > forebay.now_us()

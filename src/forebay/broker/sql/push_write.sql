@@ -1,14 +1,12 @@
 -- Append messages, note the newest of each partition, and the seqs that were given out.
+-- The columns are unfolded in the list of results, side by side: in FROM they would be copied into a table first.
 WITH added AS (
     INSERT INTO forebay.messages (queue_id, seq, partition_id, position, created_us, is_binary, is_minted,
         transaction_id, trace_id, headers, payload)
-    SELECT queue_id, seq, partition_id, position, %(now_us)b::bigint, is_binary, is_minted, transaction_id, trace_id,
-        headers, payload
-    FROM unnest(%(queue_ids)b::bigint[], %(seqs)b::bigint[], %(partition_ids)b::bigint[], %(positions)b::bigint[],
-        %(are_binary)b::boolean[], %(are_minted)b::boolean[], %(transaction_ids)b::text[], %(trace_ids)b::text[],
-        %(headers)b::bytea[], %(payloads)b::bytea[])
-        AS given (queue_id, seq, partition_id, position, is_binary, is_minted, transaction_id, trace_id, headers,
-            payload)
+    SELECT unnest(%(queue_ids)b::bigint[]), unnest(%(seqs)b::bigint[]), unnest(%(partition_ids)b::bigint[]),
+        unnest(%(positions)b::bigint[]), %(now_us)b::bigint, unnest(%(are_binary)b::boolean[]),
+        unnest(%(are_minted)b::boolean[]), unnest(%(transaction_ids)b::text[]), unnest(%(trace_ids)b::text[]),
+        unnest(%(headers)b::bytea[]), unnest(%(payloads)b::bytea[])
 ), grown AS (
     UPDATE forebay.queues q
     SET next_seq = given.next_seq, newest_us = %(now_us)b::bigint, size_bytes = q.size_bytes + given.more_bytes

@@ -18,6 +18,11 @@ then everybody is answered. So there are no locks, no lost updates, and the cost
 | an ack, a lease, a cursor     | yes                       | all but the last moments: those messages come again    |
 | configure, seek, delete       | yes                       | yes: synced                                            |
 
+A queue that a push, or the first pop of a group for new messages, makes is synced with it.
+
+**A deleted message** stays in the log, which is never rewritten: a row says that it is gone, and everything that reads
+respects the row. Its bytes leave the disk with their segment, and the row leaves with them.
+
 **A transaction** writes its messages to the logs with its own id as the records' tag, and then commits the id, its acks
 and the index rows in SQLite: that is the one commit point. A record whose tag SQLite does not know as committed does
 not count, whenever the crash came.

@@ -11,7 +11,8 @@ from typing import Any
 
 from forebay.errors import Permanent
 
-VERSION = 1
+VERSION = 2
+"""2: messages can be deleted one by one. A Forebay that knows 1 would deliver them."""
 _CACHE_KIB = 65_536
 
 

@@ -46,15 +46,7 @@ class MessageIndex:
         created_us: int,
     ) -> None:
         """Index one record whose messages belong to these partitions and have payloads of these sizes, in order."""
-        shares: dict[int, list[int]] = {}
-        for seq, (partition_id, size) in enumerate(zip(partition_ids, sizes, strict=True), first_seq):
-            share = shares.get(partition_id)
-            if share is None:
-                shares[partition_id] = [seq, seq, 1, size]
-            else:
-                share[1] = seq
-                share[2] += 1
-                share[3] += size
+        shares = _shares(first_seq, partition_ids, sizes)
         self._database.many(
             "INSERT INTO blocks (partition_id, first_seq, last_seq, count, before, record_seq, position) "
             "VALUES (?1, ?2, ?3, ?4, (SELECT pushed FROM partitions WHERE id = ?1), ?5, ?6)",
@@ -155,3 +147,19 @@ class MessageIndex:
         if tag == NO_TAG:
             return True
         return self._database.one("SELECT 1 FROM committed_tags WHERE tag = ?", (tag,)) is not None
+
+
+def _shares(first_seq: int, partition_ids: Sequence[int], sizes: Iterable[int]) -> dict[int, list[int]]:
+    """For each partition its first and last seq in a record, how many messages it has there, and their bytes."""
+    if partition_ids.count(partition_ids[0]) == len(partition_ids):
+        return {partition_ids[0]: [first_seq, first_seq + len(partition_ids) - 1, len(partition_ids), sum(sizes)]}
+    shares: dict[int, list[int]] = {}
+    for seq, (partition_id, size) in enumerate(zip(partition_ids, sizes, strict=True), first_seq):
+        share = shares.get(partition_id)
+        if share is None:
+            shares[partition_id] = [seq, seq, 1, size]
+        else:
+            share[1] = seq
+            share[2] += 1
+            share[3] += size
+    return shares

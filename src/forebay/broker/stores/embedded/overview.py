@@ -80,6 +80,7 @@ class Overview:
             f"DELETE FROM traces WHERE partition_id {mine}",
             f"DELETE FROM blocks WHERE partition_id {mine}",
             f"DELETE FROM transaction_ids WHERE partition_id {mine}",
+            f"DELETE FROM deleted_messages WHERE partition_id {mine}",
             f"DELETE FROM states WHERE partition_id {mine}",
             "DELETE FROM dead_letters WHERE queue_id = ?",
             "DELETE FROM groups WHERE queue_id = ?",
@@ -103,23 +104,31 @@ class Overview:
     def _walk(self, queue: OpenQueue, from_seq: int) -> Iterator[Message]:
         """Every message that counts, in the order of the log."""
         floors = dict(self._database.all("SELECT id, floor_seq FROM partitions WHERE queue_id = ?", (queue.queue_id,)))
+        deleted = {
+            seq
+            for (seq,) in self._database.all(
+                "SELECT d.seq FROM deleted_messages d JOIN partitions p ON p.id = d.partition_id WHERE p.queue_id = ?",
+                (queue.queue_id,),
+            )
+        }
         for record in queue.log.read_records(max(from_seq, queue.log.first_seq)):
             tag, batch = record.tag_and_batch()
             if not self._index.counts(tag):
                 continue
             stored = StoredRecord(tag, batch)
             for place, name in enumerate(stored.partitions):
-                number = queue.partitions[name]
-                if stored.first_seq + place > max(from_seq - 1, floors[number]):
+                number, seq = queue.partitions[name], stored.first_seq + place
+                if seq > max(from_seq - 1, floors[number]) and seq not in deleted:
                     yield message_of(queue, number, stored, place)
 
     def _walk_partition(self, queue: OpenQueue, partition: Partition, from_seq: int) -> Iterator[Message]:
         seq = max(from_seq - 1, partition.floor_seq)
+        deleted = self._popper.deleted(partition, seq)
         while blocks := self._index.blocks_after(partition.partition_id, seq, _BLOCKS_AT_ONCE):
             for block in blocks:
                 record = self._index.record(queue, block)
                 for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
-                    if record.first_seq + place > seq:
+                    if record.first_seq + place > seq and record.first_seq + place not in deleted:
                         yield message_of(queue, partition.partition_id, record, place)
                 seq = block.last_seq
 
@@ -134,6 +143,22 @@ class Overview:
         # A minted id is in no index: whoever asks for one by hand waits for the partition to be read.
         walk = self._walk_partition(queue, partition, 1)
         return next((message for message in walk if message.transaction_id == transaction_id), None)
+
+    def delete_message(self, wire_id: str, transaction_id: str) -> tuple[OpenQueue, int] | None:
+        """Take a message out: a row says that it is gone. Its bytes leave the disk with their segment."""
+        message, found = self.message(wire_id, transaction_id), self._queues.of_wire_id(wire_id)
+        if message is None or found is None:
+            return None
+        number = found[1]
+        self._database.do("INSERT INTO deleted_messages (partition_id, seq) VALUES (?, ?)", (number, message.seq))
+        self._database.do(
+            "DELETE FROM transaction_ids WHERE partition_id = ? AND transaction_id = ? AND seq = ?",
+            (number, transaction_id, message.seq),
+        )
+        self._database.do(
+            "UPDATE partitions SET removed = removed + 1, size = size - ? WHERE id = ?", (len(message.payload), number)
+        )
+        return found
 
     # --- groups ---
 
@@ -153,8 +178,7 @@ class Overview:
         for number in queue.partitions.values():
             partition = self._popper.partition(number)
             state = self._popper.state(group, partition)
-            if state.is_leased_at(now_us):
-                leased += sum(pending.is_leased for pending in state.pending)
+            leased += state.leased_count(now_us)
             left = self._left(queue, partition, state)
             if left:
                 behind, lag = behind + 1, lag + left
@@ -178,8 +202,8 @@ class Overview:
         if seq >= partition.last_seq:
             return 0
         upto = self._index.count_upto(queue, partition.partition_id, partition.name, seq)
-        done = sum(pending.is_finished for pending in state.pending)
-        return partition.pushed - upto - done
+        done = {pending.seq for pending in state.pending if pending.is_finished}
+        return partition.pushed - upto - len(done | self._popper.deleted(partition, seq))
 
     def _oldest(self, queue: OpenQueue, partition: Partition, state: DeliveryState) -> int:
         done = {pending.seq for pending in state.pending if pending.is_finished}

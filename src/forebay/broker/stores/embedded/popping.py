@@ -1,4 +1,4 @@
-"""The way out: claiming messages for a group, and taking its answers."""
+"""The way out: claiming messages for a group."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from forebay.broker import delivery
-from forebay.broker.delivery import Answered, Candidate, DeadLetter, DeliveryState
-from forebay.broker.store import Acknowledged, Acknowledgement, Message, Popped, PopRequest
+from forebay.broker.delivery import DeadLetter, DeliveryState
+from forebay.broker.store import Message, Popped, PopRequest
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.letters import DeadLetters
@@ -31,6 +33,8 @@ class Partition(NamedTuple):
     newest_us: int
     floor_seq: int
     pushed: int
+    has_deleted: bool
+    """Whether single messages above the floor were deleted."""
 
 
 class Popper:
@@ -60,6 +64,9 @@ class Popper:
     def _chosen(self, request: PopRequest) -> list[OpenQueue]:
         if request.queue:
             queue = self._queues.by_name.get(request.queue)
+            if queue is None and request.subscription_mode != "all":
+                # What is pushed from now on is the group's, so the queue has to know it.
+                queue = self._queues.made(request.queue, "", "")
             return [queue] if queue else []
         fitting = [
             queue
@@ -67,6 +74,20 @@ class Popper:
             if request.namespace in ("", queue.info.namespace) and request.task in ("", queue.info.task)
         ]
         return sorted(fitting, key=lambda queue: (-queue.info.options.priority, queue.info.name))
+
+    def seconds_until_due(self, request: PopRequest) -> float | None:
+        """When the first partition wakes that the pop could take from."""
+        times = []
+        for queue in self._chosen(request):
+            group = queue.groups.get(request.group)
+            if group is None or group.ready is None:
+                continue
+            if request.partition is None:
+                times.append(group.ready.next_us())
+            else:
+                times.append(group.ready.wakes_us(queue.partitions.get(request.partition, 0)))
+        due = [time_us for time_us in times if time_us is not None]
+        return max(min(due) - self._clock.now_us(), 0) / _SECOND_US if due else None
 
     def _joined(self, queue: OpenQueue, request: PopRequest) -> Group:
         """The group; its first pop on a queue decides where it starts."""
@@ -135,14 +156,14 @@ class Popper:
             ready.put_to_sleep(partition_id, partition.newest_us + window * _SECOND_US)
             return []
         state = self.state(group, partition)
-        if state.is_leased_at(now_us):
-            ready.put_to_sleep(partition_id, state.lease_until_us)
+        if delivery.is_held(state, options, now_us):
+            self.rest(ready, partition, state)
             return []
         while True:
             fresh, due_us = self._fresh(queue, partition, state, options.delayed_processing_seconds, batch)
             taken = delivery.claim(
                 state,
-                [Candidate(m.seq, m.transaction_id, m.created_us) for m in fresh],
+                fresh,
                 options,
                 now_us=now_us,
                 batch=batch,
@@ -150,43 +171,48 @@ class Popper:
                 auto_ack=request.auto_ack,
             )
             if taken is None:
-                self._rest(ready, partition, state, due_us)
+                self.rest(ready, partition, state, due_us)
                 return []
             self.save(group, partition_id, taken.state)
             known = {message.seq: message for message in fresh}
             wanted = [seq for seq, _ in taken.delivered] + [letter.seq for letter in taken.dead]
-            known |= self._messages(queue, partition, [seq for seq in wanted if seq not in known])
-            self._bury(queue, partition_id, group.name, taken.dead, known)
+            known |= self.messages(queue, partition, [seq for seq in wanted if seq not in known])
+            self.bury(queue, partition_id, group.name, taken.dead, known)
             state = taken.state
             if taken.delivered:
                 break
             # Everything in reach was dead; behind it there may be something alive.
-        self._after_claim(ready, partition, state)
-        return [known[seq]._replace(attempts=attempts) for seq, attempts in taken.delivered]
+        self.rest(ready, partition, state, is_served=True)
+        return [_attempted(known[seq], attempts) for seq, attempts in taken.delivered]
 
-    def _after_claim(self, ready: ReadyList, partition: Partition, state: DeliveryState) -> None:
-        if state.lease_id:
-            ready.put_to_sleep(partition.partition_id, state.lease_until_us)
-        else:
-            self._rest(ready, partition, state, 0, served=True)
-
-    def _rest(
-        self, ready: ReadyList, partition: Partition, state: DeliveryState, visible_us: int, *, served: bool = False
-    ) -> None:
-        """Where a partition goes that nobody holds: asleep until its time, behind the others, or off the list."""
-        held_up = [p.not_before_us for p in state.pending if not p.is_finished]
-        if held_up and held_up[0] > self._clock.now_us():
-            ready.put_to_sleep(partition.partition_id, held_up[0])
+    def rest(
+        self,
+        ready: ReadyList,
+        partition: Partition,
+        state: DeliveryState,
+        visible_us: int = 0,
+        *,
+        is_served: bool = False,
+    ) -> bool:
+        """Put a partition where it belongs: asleep until its time, behind the others, or off the list (False)."""
+        now_us = self._clock.now_us()
+        due_us = delivery.due_us(state, now_us)
+        if due_us is not None and due_us > now_us:
+            ready.put_to_sleep(partition.partition_id, due_us)
         elif visible_us:
             ready.put_to_sleep(partition.partition_id, visible_us)
-        elif held_up or (served and state.last_seen_seq() < partition.last_seq):
+        elif due_us is not None or (is_served and state.last_seen_seq() < partition.last_seq):
             ready.rotate(partition.partition_id)
         else:
             ready.drop(partition.partition_id)
+            return False
+        return True
 
     def partition(self, partition_id: int) -> Partition:
         row = self._database.one(
-            "SELECT id, name, last_seq, newest_us, floor_seq, pushed FROM partitions WHERE id = ?", (partition_id,)
+            "SELECT id, name, last_seq, newest_us, floor_seq, pushed, "
+            "EXISTS (SELECT 1 FROM deleted_messages WHERE partition_id = partitions.id) FROM partitions WHERE id = ?",
+            (partition_id,),
         )
         return Partition(*row)
 
@@ -196,7 +222,18 @@ class Popper:
         )
         if row is None:
             return DeliveryState(max(group.start_seq, partition.floor_seq))
-        return delivery.without_gone(delivery.decode_state(row[0]), lambda seq: seq > partition.floor_seq)
+        state = delivery.decode_state(row[0])
+        deleted = self.deleted(partition, state.cursor_seq)
+        return delivery.without_gone(state, lambda seq: seq > partition.floor_seq and seq not in deleted)
+
+    def deleted(self, partition: Partition, after_seq: int) -> frozenset[int]:
+        """The messages behind `after_seq` that were deleted one by one."""
+        if not partition.has_deleted:
+            return frozenset()
+        rows = self._database.all(
+            "SELECT seq FROM deleted_messages WHERE partition_id = ? AND seq > ?", (partition.partition_id, after_seq)
+        )
+        return frozenset(seq for (seq,) in rows)
 
     def save(self, group: Group, partition_id: int, state: DeliveryState) -> None:
         self._database.do(
@@ -211,6 +248,8 @@ class Popper:
         """Messages that the group never had, at most `batch`; and when the first one that is too young is due."""
         now_us = self._clock.now_us()
         seq = max(state.last_seen_seq(), partition.floor_seq)
+        deleted = self.deleted(partition, seq)
+        wire_id = queue.wire_id(partition.partition_id)
         found: list[Message] = []
         while len(found) < batch and seq < partition.last_seq:
             blocks = self._index.blocks_after(partition.partition_id, seq, _BLOCKS_AT_ONCE)
@@ -218,18 +257,23 @@ class Popper:
                 break
             for block in blocks:
                 record = self._index.record(queue, block)
-                for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
-                    if record.first_seq + place <= seq:
-                        continue
-                    if delay and not delivery.is_due(record.created_us[place], delay, now_us=now_us):
-                        return found, record.created_us[place] + delay * _SECOND_US
-                    found.append(message_of(queue, partition.partition_id, record, place))
-                    if len(found) >= batch:
-                        return found, 0
+                places = [
+                    place
+                    for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages)
+                    if (place_seq := record.first_seq + place) > seq and place_seq not in deleted
+                ][: batch - len(found)]
+                young = next((p for p in places if delay and not _is_old(record, p, delay, now_us)), None)
+                if young is not None:
+                    places = places[: places.index(young)]
+                found += [_message(queue, wire_id, record, place) for place in places]
+                if young is not None:
+                    return found, record.created_us[young] + delay * _SECOND_US
+                if len(found) >= batch:
+                    return found, 0
                 seq = max(seq, block.last_seq)
         return found, 0
 
-    def _messages(self, queue: OpenQueue, partition: Partition, seqs: Sequence[int]) -> dict[int, Message]:
+    def messages(self, queue: OpenQueue, partition: Partition, seqs: Sequence[int]) -> dict[int, Message]:
         found = {}
         for seq in seqs:
             (block,) = self._index.blocks_after(partition.partition_id, seq - 1, 1)
@@ -237,7 +281,7 @@ class Popper:
             found[seq] = message_of(queue, partition.partition_id, record, seq - record.first_seq)
         return found
 
-    def _bury(
+    def bury(
         self,
         queue: OpenQueue,
         partition_id: int,
@@ -249,70 +293,32 @@ class Popper:
             if not letter.is_dropped:
                 self._letters.add(queue, partition_id, group, letter, messages[letter.seq])
 
-    def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
-        """Answers to the same partition under the same lease are judged together, in their order."""
-        together: dict[tuple[str, str, str], list[int]] = {}
-        for place, acknowledgement in enumerate(acknowledgements):
-            together.setdefault(acknowledgement[:3], []).append(place)
-        outcomes: list[Acknowledged | None] = [None] * len(acknowledgements)
-        for (wire_id, group, lease_id), places in together.items():
-            answers = [acknowledgements[place].answer for place in places]
-            for place, outcome in zip(places, self._answer(wire_id, group, lease_id, answers), strict=True):
-                outcomes[place] = outcome
-        return [outcome for outcome in outcomes if outcome is not None]
 
-    def _answer(
-        self, wire_id: str, group_name: str, lease_id: str, answers: Sequence[delivery.Answer]
-    ) -> list[Acknowledged]:
-        found = self._queues.of_wire_id(wire_id)
-        group = found[0].groups.get(group_name) if found else None
-        row = found and self._database.one("SELECT queue_id FROM partitions WHERE id = ?", (found[1],))
-        if found is None or group is None or not row or row[0] != found[0].queue_id:
-            refused = [Answered(answer.transaction_id, False, delivery.NOT_IN_LEASE) for answer in answers]
-            return [Acknowledged(answered, "", "") for answered in refused]
-        queue, partition_id = found
-        partition = self.partition(partition_id)
-        before = self.state(group, partition)
-        answered, dead, state = delivery.acknowledge(
-            before, lease_id, answers, queue.info.options, now_us=self._clock.now_us()
-        )
-        if state is not before:
-            self.save(group, partition_id, state)
-            if dead:
-                known = self._messages(queue, partition, [letter.seq for letter in dead])
-                self._bury(queue, partition_id, group_name, dead, known)
-            if not state.lease_id:
-                self._rest(self.ready(queue, group), partition, state, 0, served=True)
-        return [Acknowledged(outcome, queue.info.name, partition.name) for outcome in answered]
-
-    def extend(self, lease_id: str, seconds: int) -> int | None:
-        now_us = self._clock.now_us()
-        until = None
-        for group_id, partition_id, raw in self._database.all(
-            "SELECT group_id, partition_id, state FROM states WHERE lease_id = ?", (lease_id,)
-        ):
-            state = delivery.decode_state(raw)
-            if not lease_id or not state.is_leased_at(now_us):
-                continue
-            state = delivery.extended(state, now_us=now_us, seconds=seconds)
-            queue_id, name = self._database.one("SELECT queue_id, name FROM groups WHERE id = ?", (group_id,))
-            queue = self._queues.by_id[queue_id]
-            self.save(queue.groups[name], partition_id, state)
-            self.ready(queue, queue.groups[name]).put_to_sleep(partition_id, state.lease_until_us)
-            until = max(until or 0, state.lease_until_us)
-        return until
+def _is_old(record: StoredRecord, place: int, delay: int, now_us: int) -> bool:
+    return delivery.is_due(record.created_us[place], delay, now_us=now_us)
 
 
 def message_of(queue: OpenQueue, partition_id: int, record: StoredRecord, place: int) -> Message:
+    """As it is kept: no attempt counted."""
+    return _attempted(_message(queue, queue.wire_id(partition_id), record, place), 0)
+
+
+def _attempted(message: Message, attempts: int) -> Message:
+    return message if message.attempts == attempts else replace(message, attempts=attempts)
+
+
+def _message(queue: OpenQueue, wire_id: str, record: StoredRecord, place: int) -> Message:
+    """As it is delivered for the first time. It is called for every message that leaves, hence by position."""
     return Message(
-        seq=record.first_seq + place,
-        queue=queue.info.name,
-        partition=record.partitions[place],
-        partition_id=queue.wire_id(partition_id),
-        transaction_id=record.ids[place],
-        trace_id=record.traces[place],
-        created_us=record.created_us[place],
-        payload=record.payload(place),
-        headers=record.headers[place].encode(),
-        is_binary=bool(record.flags[place] & PAYLOAD_IS_BINARY),
+        record.first_seq + place,
+        queue.info.name,
+        record.partitions[place],
+        wire_id,
+        record.ids[place],
+        record.traces[place],
+        record.created_us[place],
+        record.payload(place),
+        record.headers[place],
+        record.flags[place] & PAYLOAD_IS_BINARY != 0,
+        1,
     )

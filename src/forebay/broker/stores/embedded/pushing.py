@@ -40,54 +40,43 @@ class Request:
 
 
 @dataclass(slots=True)
-class _Columns:
-    """Messages of one queue that are to be stored, as columns."""
+class _Intake:
+    """Messages of one queue that are to be stored."""
 
     first_seq: int
-    payloads: list[bytes] = field(default_factory=list)
-    partitions: list[bytes] = field(default_factory=list)
-    ids: list[bytes] = field(default_factory=list)
-    traces: list[bytes] = field(default_factory=list)
-    headers: list[bytes] = field(default_factory=list)
-    flags: list[int] = field(default_factory=list)
+    taken_ids: dict[tuple[int, str], int]
+    """Ids that producers gave, with the seq of their message: those that were there before, and the new ones."""
+    items: list[PushItem] = field(default_factory=list)
     partition_ids: list[int] = field(default_factory=list)
-    given_ids: dict[tuple[int, str], int] = field(default_factory=dict)
-    """Ids that producers gave, with the seq of their message: those that are taken already, and the new ones."""
-
-    def add(self, item: PushItem, partition_id: int) -> int:
-        seq = self.first_seq + len(self.payloads)
-        self.payloads.append(item.payload)
-        self.partitions.append(item.partition.encode())
-        self.ids.append(item.transaction_id.encode())
-        self.traces.append(item.trace_id.encode())
-        self.headers.append(item.headers)
-        self.flags.append(PAYLOAD_IS_BINARY * item.is_binary | TRANSACTION_ID_IS_MINTED * item.is_minted)
-        self.partition_ids.append(partition_id)
-        if not item.is_minted:
-            self.given_ids[partition_id, item.transaction_id] = seq
-        return seq
 
     def cut(self) -> list[range]:
         """The places that go into each record."""
-        cuts, start, size = [], 0, 0
-        for place, payload in enumerate(self.payloads):
-            size += len(payload) + _ITEM_OVERHEAD_BYTES
-            if place > start and (size > RECORD_BYTES_MAX or place - start >= RECORD_MESSAGES_MAX):
+        sizes = [len(item.payload) for item in self.items]
+        count = len(sizes)
+        if count <= RECORD_MESSAGES_MAX and sum(sizes) + _ITEM_OVERHEAD_BYTES * count <= RECORD_BYTES_MAX:
+            return [range(count)]
+        cuts, start, total = [], 0, 0
+        for place, size in enumerate(sizes):
+            total += size + _ITEM_OVERHEAD_BYTES
+            if place > start and (total > RECORD_BYTES_MAX or place - start >= RECORD_MESSAGES_MAX):
                 cuts.append(range(start, place))
-                start, size = place, len(payload) + _ITEM_OVERHEAD_BYTES
-        return [*cuts, range(start, len(self.payloads))]
+                start, total = place, size + _ITEM_OVERHEAD_BYTES
+        return [*cuts, range(start, count)]
 
-    def batch(self, places: range, created_us: int) -> MessageBatch:
-        part = slice(places.start, places.stop)
-        return MessageBatch(
-            payloads=self.payloads[part],
-            created_us=[created_us] * len(places),
-            partitions=self.partitions[part],
-            transaction_ids=self.ids[part],
-            trace_ids=self.traces[part] if any(self.traces) else None,
-            headers=self.headers[part] if any(self.headers) else None,
-            flags=self.flags[part],
-        )
+
+def _as_columns(items: Sequence[PushItem], created_us: int) -> MessageBatch:
+    """One pass per column, because that is several times as fast as one pass per message."""
+    traces = [item.trace_id for item in items]
+    headers = [item.headers for item in items]
+    return MessageBatch(
+        payloads=[item.payload for item in items],
+        created_us=[created_us] * len(items),
+        partitions=[item.partition.encode() for item in items],
+        transaction_ids=[item.transaction_id.encode() for item in items],
+        trace_ids=[trace.encode() for trace in traces] if any(traces) else None,
+        headers=headers if any(headers) else None,
+        flags=[PAYLOAD_IS_BINARY * i.is_binary | TRANSACTION_ID_IS_MINTED * i.is_minted for i in items],
+    )
 
 
 class Pusher:
@@ -106,18 +95,17 @@ class Pusher:
         for name, same in by_queue.items():
             first = same[0].items[0]
             queue = self._queues.made(name, first.namespace, first.task)
-            columns = _Columns(queue.log.next_seq)
-            columns.given_ids = self._taken(queue, [item for request in same for item in request.items])
+            intake = self._intake(queue, [item for request in same for item in request.items])
             for request in same:
                 try:
-                    self._check_room(queue, len(columns.payloads) + len(request.items))
+                    self._check_room(queue, intake, request.items)
                     self._check_sealed(queue, request.items)
-                    request.answers = [self._accept(queue, item, columns) for item in request.items]
+                    request.answers = self._accept(queue, request.items, intake)
                 except (QueueFull, PayloadInClear) as refused:
                     request.error = refused
             try:
-                self._store(queue, columns, NO_TAG)
-                stored[name] = len(columns.payloads)
+                self._store(queue, intake, NO_TAG)
+                stored[name] = len(intake.items)
             except AppendFailed as failed:
                 for request in same:
                     request.error = request.error or failed
@@ -125,21 +113,22 @@ class Pusher:
 
     def push_tagged(self, items: Sequence[PushItem], tag: bytes) -> list[Pushed]:
         """Store messages of any queues; they count only if the tag is committed with the database's transaction."""
-        columns: dict[int, _Columns] = {}
-        answers = []
-        for name, count in Counter(item.queue for item in items).items():
-            first = next(item for item in items if item.queue == name)
-            queue = self._queues.made(name, first.namespace, first.task)
-            self._check_room(queue, count)
-            self._check_sealed(queue, [item for item in items if item.queue == name])
-            columns[queue.queue_id] = _Columns(queue.log.next_seq)
-            columns[queue.queue_id].given_ids = self._taken(queue, [item for item in items if item.queue == name])
-        for item in items:
-            queue = self._queues.existing(item.queue)
-            answers.append(self._accept(queue, item, columns[queue.queue_id]))
-        for queue_id, messages in columns.items():
-            self._store(self._queues.by_id[queue_id], messages, tag)
-        return answers
+        by_queue: dict[str, list[int]] = {}
+        for place, item in enumerate(items):
+            by_queue.setdefault(item.queue, []).append(place)
+        intakes: list[tuple[OpenQueue, _Intake]] = []
+        answers: dict[int, Pushed] = {}
+        for name, places in by_queue.items():
+            own = [items[place] for place in places]
+            queue = self._queues.made(name, own[0].namespace, own[0].task)
+            intake = self._intake(queue, own)
+            self._check_room(queue, intake, own)
+            self._check_sealed(queue, own)
+            answers.update(zip(places, self._accept(queue, own, intake), strict=True))
+            intakes.append((queue, intake))
+        for queue, intake in intakes:
+            self._store(queue, intake, tag)
+        return [answers[place] for place in range(len(items))]
 
     def refuse_duplicates(self, items: Sequence[PushItem]) -> None:
         """Raise for an id that its partition has already, or that comes twice."""
@@ -153,39 +142,61 @@ class Pusher:
                 raise DuplicateInTransaction(f"duplicate transactionId {item.transaction_id}")
             seen.add(key)
 
-    def _taken(self, queue: OpenQueue, items: Sequence[PushItem]) -> dict[tuple[int, str], int]:
-        """Which of the producers' ids their partitions have already; one look for all of them."""
+    def _intake(self, queue: OpenQueue, items: Sequence[PushItem]) -> _Intake:
+        """Where messages of the queue go next, and which of the producers' ids their partitions have already."""
         wanted: dict[int, set[str]] = {}
         for item in items:
             if not item.is_minted and item.partition in queue.partitions:
                 wanted.setdefault(queue.partitions[item.partition], set()).add(item.transaction_id)
-        return self._index.seqs_of_ids(wanted)
+        return _Intake(queue.log.next_seq, self._index.seqs_of_ids(wanted))
 
-    def _check_room(self, queue: OpenQueue, count: int) -> None:
+    def _check_room(self, queue: OpenQueue, intake: _Intake, items: Sequence[PushItem]) -> None:
+        """Duplicates need no room."""
         limit = queue.info.options.max_size
-        if limit and self._waiting(queue) + count > limit:
-            raise QueueFull(queue.info.name, self._waiting(queue), limit)
+        if not limit:
+            return
+        new = {(item.partition, item.transaction_id) for item in items if not self._is_taken(queue, item, intake)}
+        waiting = self._waiting(queue) + len(intake.items)
+        if new and waiting + len(new) > limit:
+            raise QueueFull(queue.info.name, waiting, limit)
+
+    def _is_taken(self, queue: OpenQueue, item: PushItem, intake: _Intake) -> bool:
+        key = queue.partitions.get(item.partition, 0), item.transaction_id
+        return not item.is_minted and key in intake.taken_ids
 
     def _check_sealed(self, queue: OpenQueue, items: Sequence[PushItem]) -> None:
         if queue.info.options.encryption_enabled and not all(is_sealed(item.payload) for item in items):
             raise PayloadInClear(queue.info.name)
 
-    def _accept(self, queue: OpenQueue, item: PushItem, columns: _Columns) -> Pushed:
-        partition_id = self._queues.partition_id(queue, item.partition)
-        if not item.is_minted:
-            earlier = columns.given_ids.get((partition_id, item.transaction_id))
-            if earlier is not None:
-                return Pushed("duplicate", earlier, queue.wire_id(partition_id), "log")
-        return Pushed("queued", columns.add(item, partition_id), queue.wire_id(partition_id), "log")
+    def _accept(self, queue: OpenQueue, items: Sequence[PushItem], intake: _Intake) -> list[Pushed]:
+        numbers = {name: self._queues.partition_id(queue, name) for name in {item.partition for item in items}}
+        wire_ids = {name: queue.wire_id(number) for name, number in numbers.items()}
+        taken_ids, new, partition_ids = intake.taken_ids, intake.items, intake.partition_ids
+        seq = intake.first_seq + len(new)
+        answers = []
+        for item in items:
+            name = item.partition
+            if not item.is_minted:
+                key = numbers[name], item.transaction_id
+                earlier = taken_ids.setdefault(key, seq)
+                if earlier != seq:
+                    answers.append(Pushed("duplicate", earlier, wire_ids[name], "log"))
+                    continue
+            new.append(item)
+            partition_ids.append(numbers[name])
+            answers.append(Pushed("queued", seq, wire_ids[name], "log"))
+            seq += 1
+        return answers
 
-    def _store(self, queue: OpenQueue, columns: _Columns, tag: bytes) -> None:
-        if not columns.payloads:
+    def _store(self, queue: OpenQueue, intake: _Intake, tag: bytes) -> None:
+        if not intake.items:
             return
         now_us = self._clock.now_us()
-        for places in columns.cut():
-            place = queue.log.append_record(columns.batch(places, now_us), tag=tag)
-            partition_ids = columns.partition_ids[places.start : places.stop]
-            sizes = map(len, columns.payloads[places.start : places.stop])
-            self._index.add(queue, place.first_seq, place.position, partition_ids, sizes, now_us)
-        new_ids = [(*key, seq) for key, seq in columns.given_ids.items() if seq >= columns.first_seq]
+        for places in intake.cut():
+            part = slice(places.start, places.stop)
+            batch = _as_columns(intake.items[part], now_us)
+            place = queue.log.append_record(batch, tag=tag)
+            sizes = map(len, batch.payloads)
+            self._index.add(queue, place.first_seq, place.position, intake.partition_ids[part], sizes, now_us)
+        new_ids = [(*key, seq) for key, seq in intake.taken_ids.items() if seq >= intake.first_seq]
         self._index.add_ids(new_ids)

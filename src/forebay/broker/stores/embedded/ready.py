@@ -50,11 +50,14 @@ class ReadyList:
 
     def put_to_sleep(self, partition_id: int, until_us: int) -> None:
         self._ready.pop(partition_id, None)
+        if self._asleep.get(partition_id) == until_us:
+            return
         self._asleep[partition_id] = until_us
         heapq.heappush(self._wakes, (until_us, partition_id))
 
     def rotate(self, partition_id: int) -> None:
         """It was served and has more: behind the others."""
+        self._asleep.pop(partition_id, None)
         self._ready.pop(partition_id, None)
         self._ready[partition_id] = None
 
@@ -62,6 +65,16 @@ class ReadyList:
         """It has nothing, until somebody adds it again."""
         self._ready.pop(partition_id, None)
         self._asleep.pop(partition_id, None)
+
+    def next_us(self) -> int | None:
+        """When the first of those that sleep wakes."""
+        while self._wakes and self._asleep.get(self._wakes[0][1]) != self._wakes[0][0]:
+            heapq.heappop(self._wakes)
+        return self._wakes[0][0] if self._wakes else None
+
+    def wakes_us(self, partition_id: int) -> int | None:
+        """When this one wakes, if it sleeps."""
+        return self._asleep.get(partition_id)
 
     def __len__(self) -> int:
         return len(self._ready) + len(self._asleep)

@@ -25,12 +25,12 @@ class StoredRecord:
         self.tag = tag
         self.count = batch.num_rows
         self.first_seq: int = columns[0][0].as_py()
-        self.created_us: list[int] = columns[1].cast(pa.int64()).to_pylist()
-        self.flags: list[int] = columns[2].to_pylist()
+        self.created_us: list[int] = memoryview(columns[1].buffers()[1]).cast("q").tolist()
+        self.flags: list[int] = memoryview(columns[2].buffers()[1])[: self.count].tolist()
         self.partitions: list[str] = columns[3].to_pylist()
         self.ids: list[str] = columns[4].to_pylist()
-        self.traces: list[str] = columns[5].to_pylist()
-        self.headers: list[str] = columns[6].to_pylist()
+        self.traces: list[str] = _texts(columns[5])
+        self.headers: list[bytes] = [text.encode() for text in _texts(columns[6])]
         _, offsets, values = columns[7].buffers()
         self._offsets = memoryview(offsets).cast("i")
         self._payloads = memoryview(values)
@@ -48,6 +48,14 @@ class StoredRecord:
         if count == stop - start:
             return iter(range(start, stop))
         return (place for place in range(start, stop) if self.partitions[place] == partition)
+
+
+def _texts(column: pa.Array) -> list[str]:
+    """Most messages have no trace and no headers."""
+    _, offsets, _ = column.buffers()
+    if not memoryview(offsets).cast("i")[len(column)]:
+        return [""] * len(column)
+    return column.to_pylist()  # type: ignore[no-any-return]
 
 
 class RecordCache:

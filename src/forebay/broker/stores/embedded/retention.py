@@ -72,17 +72,20 @@ class Retention:
         )
         self._database.do("DELETE FROM blocks WHERE partition_id = ? AND last_seq <= ?", (number, floor))
         self._database.do("DELETE FROM transaction_ids WHERE partition_id = ? AND seq <= ?", (number, floor))
+        self._database.do("DELETE FROM deleted_messages WHERE partition_id = ? AND seq <= ?", (number, floor))
         return count
 
     def _between(self, queue: OpenQueue, partition: Partition, floor: int) -> tuple[int, int]:
         """Messages that go when the floor rises, and the bytes of their payloads."""
         count = size = 0
         seq = partition.floor_seq
+        deleted = self._popper.deleted(partition, seq)
         while seq < floor and (blocks := self._index.blocks_after(partition.partition_id, seq, 64)):
             for block in blocks:
                 record = self._index.record(queue, block)
                 for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
-                    if partition.floor_seq < record.first_seq + place <= floor:
+                    found = record.first_seq + place
+                    if partition.floor_seq < found <= floor and found not in deleted:
                         count += 1
                         size += record.payload_size(place)
                 seq = block.last_seq

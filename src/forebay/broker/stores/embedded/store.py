@@ -33,6 +33,7 @@ from forebay.broker.store import (
     TransactionOutcome,
     Waker,
 )
+from forebay.broker.stores.embedded.answering import Answering
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.letters import DeadLetters
@@ -101,6 +102,7 @@ class EmbeddedStore:
         self._index = MessageIndex(self._database, self._queues, self._cache)
         self._letters = DeadLetters(self._database, self._queues, self._clock)
         self._popper = Popper(self._database, self._queues, self._index, self._letters, self._clock)
+        self._answering = Answering(self._database, self._queues, self._popper, self._clock)
         shared = (self._database, self._queues, self._index, self._popper, self._clock)
         self._overview = Overview(*shared)
         self._retention = Retention(*shared)
@@ -148,7 +150,7 @@ class EmbeddedStore:
         self._stored = Counter()
         self._to_remove = []
         try:
-            with self._database.transaction(synced=any(item.synced for item in work)):
+            with self._database.transaction(synced=any(item.synced or self._makes_queue(item.call) for item in work)):
                 if self._is_index_behind:
                     self._index.catch_up()
                     self._is_index_behind = False
@@ -170,7 +172,14 @@ class EmbeddedStore:
             for queue, count in self._stored.items():
                 if count:
                     self._wake(queue, count)
+            for queue in self._answering.freed:
+                self._wake(queue, 1)
+        self._answering.freed.clear()
         _answer(work)
+
+    def _makes_queue(self, call: Callable[[], Any] | Request) -> bool:
+        """A queue that a push makes must survive what the push survives."""
+        return isinstance(call, Request) and call.items[0].queue not in self._queues.by_name
 
     def _do(self, item: _Work) -> None:
         if isinstance(item.call, Request):
@@ -228,19 +237,26 @@ class EmbeddedStore:
     async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
         if not items:
             return []
-        if all(item.queue == items[0].queue for item in items):
+        if len({item.queue for item in items}) == 1:
             return await self._submit(Request(items))  # type: ignore[no-any-return]
         outcome = await self._call(lambda: self._transact(items, (), duplicates_abort=False), synced=True)
         return outcome.pushed
 
     async def pop(self, request: PopRequest) -> Popped:
-        return await self._call(lambda: self._popper.pop(request))
+        makes_queue = request.subscription_mode != "all" and request.queue not in self._queues.by_name
+        return await self._call(lambda: self._popper.pop(request), synced=makes_queue)
+
+    async def seconds_until_due(self, request: PopRequest) -> float | None:
+        return await self._call(lambda: self._popper.seconds_until_due(request))
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
-        return await self._call(lambda: self._popper.acknowledge(acknowledgements))
+        return await self._call(lambda: self._answering.acknowledge(acknowledgements))
 
     async def extend(self, lease_id: str, seconds: int) -> int | None:
-        return await self._call(lambda: self._popper.extend(lease_id, seconds))
+        return await self._call(lambda: self._answering.extend(lease_id, seconds))
+
+    async def release(self, lease_id: str) -> bool:
+        return await self._call(lambda: self._answering.release(lease_id))
 
     async def transact(
         self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
@@ -253,7 +269,7 @@ class EmbeddedStore:
         tag = uuid.uuid4().bytes
         try:
             with self._database.savepoint():
-                acknowledged = self._popper.acknowledge(acknowledgements)
+                acknowledged = self._answering.acknowledge(acknowledgements)
                 _check_accepted(acknowledged)
                 self._database.do("INSERT INTO committed_tags (tag) VALUES (?)", (tag,))
                 if duplicates_abort:
@@ -273,9 +289,12 @@ class EmbeddedStore:
         return await self._call(self._overview.groups)
 
     async def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
-        return await self._call(
-            lambda: self._overview.seek(group, self._queues.existing(queue), partition, target), synced=True
-        )
+        def move() -> int:
+            moved = self._overview.seek(group, self._queues.existing(queue), partition, target)
+            self._answering.freed.add(queue)
+            return moved
+
+        return await self._call(move, synced=True)
 
     async def delete_group(self, group: str, queue: str | None) -> int:
         return await self._call(lambda: self._overview.delete_group(group, queue), synced=True)
@@ -300,6 +319,15 @@ class EmbeddedStore:
 
     async def message(self, partition_id: str, transaction_id: str) -> Message | None:
         return await self._call(lambda: self._overview.message(partition_id, transaction_id))
+
+    async def delete_message(self, partition_id: str, transaction_id: str) -> bool:
+        def delete() -> bool:
+            found = self._overview.delete_message(partition_id, transaction_id)
+            if found is not None:
+                self._answering.forget_deleted(*found)
+            return found is not None
+
+        return await self._call(delete, synced=True)
 
     async def add_trace(self, event: TraceEvent) -> None:
         await self._call(lambda: self._traces.add(event))

@@ -12,6 +12,8 @@
 | `messages`     | message                  | append-only. `payload`: bytes, never looked into. `position`: its     |
 |                |                          | place in the partition, so that lag is a subtraction.                 |
 |                |                          | `transaction_id`: indexed for producers' own ids only                 |
+| `deleted_messages` | message deleted by   | `position`: stays taken, so that lag is still a subtraction, less     |
+|                | itself                   | these. Gone when retention has passed it                              |
 | `groups`       | group, queue             | `start_seq`: where it starts in partitions it has not touched.        |
 |                |                          | `looked_seq`: partitions whose last seq is not higher are known       |
 | `deliveries`   | partition, group that    | `state`: what `broker.delivery` decides on; the others repeat what    |
@@ -21,9 +23,11 @@
 | `flags`        | switch                   |                                                                       |
 | `waits`        | queue, server            | who wants to be told of pushes; unlogged, worth nothing after a crash |
 
-**The way in** (`pushing`, `coalescer`). Pushes that wait at the same time share a transaction. It locks its queues'
-rows, and only then gives out seqs; the lock lasts until the commit, so commits become visible in the order of their
-seqs, and a reader that has seen seq 7 can never be shown a 5 later.
+**The way in** (`pushing`, `coalescer`, `push_writer`). Pushes that wait at the same time share a transaction. It locks
+its queues' rows, and only then gives out seqs; the lock lasts until the commit, so commits become visible in the order
+of their seqs, and a reader that has seen seq 7 can never be shown a 5 later. A thread with a connection of its own does
+these transactions, each in two trips to the database (`wire`). Transactions and replays push on a connection of the
+pool, with the same steps.
 
 **The way out** (`popping`). A group finds work in two places and scans neither all partitions nor all messages: in
 `deliveries`, by `due_us` (more to come, a lease that ends, a retry, a delay); and in `partitions`, by `last_seq` above
@@ -54,8 +58,10 @@ What is undone is delivered again, or removed again.
 |---------------------------------|---------------------------------------------|------------------------------------|
 | PostgreSQL is away              | `StoreUnavailable`; each tries to connect   | none: it resumes by itself         |
 | connection breaks before COMMIT | done again on another connection, once      | none                               |
-| connection breaks in COMMIT     | the database is asked whether it happened   | none; if it stays away for 10 s,   |
-|                                 |                                             | `StoreUnavailable`: unknown        |
+| COMMIT is sent and not answered | `StoreUnavailable`, `is_outcome_unknown`:   | send it again: a push is stored    |
+|                                 | done as a whole, or not at all              | once, an ack refused if it counted |
+| PostgreSQL hangs                | `StoreUnavailable` after the time of one    | none                               |
+|                                 | request; unknown if COMMIT was sent         |                                    |
 | deadlock, serialization failure | done again, up to 6 times                   | none                               |
 | a server is killed              | its transactions roll back, its leases end  | none                               |
 | two servers start at once       | one migrates, the other waits               | none                               |
@@ -71,9 +77,12 @@ that was given a clock passes its time with every query instead.
 
 | what                                  | limit                            | at the limit                      |
 |---------------------------------------|----------------------------------|-----------------------------------|
-| connections per server                | 4 durable, 8 delivery, 2 notices | wait 10 s, then `StoreUnavailable`|
+| connections per server                | 1 for pushes, 4 durable,         | wait 10 s, then `StoreUnavailable`|
+|                                       | 8 delivery, 2 notices            |                                   |
 | one group of pushes                   | 2 MiB, or one request            | the next group begins             |
 | groups of pushes under way            | 1                                | pushes wait for the next          |
+| partitions whose numbers are          | 100,000                          | all are forgotten, and found again|
+| remembered by pushes                  |                                  |                                   |
 | partitions entered by one look around | 1,000                            | it looks again                    |
 | one piece of retention                | 2,000 messages                   | the next piece begins             |
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, cast
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Answer, Answered, DeliveryState
-from forebay.broker.store import Acknowledged, Acknowledgement
+from forebay.broker.store import Acknowledged, Acknowledgement, judged_together
 from forebay.broker.stores.postgres.connections import Connection, Cursor, rows
-from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, due_us, read_state, save
+from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, read_state, save
 from forebay.broker.stores.postgres.names import partition_number, stored_options
 from forebay.broker.stores.postgres.queries import query
 from forebay.model.queue import QueueOptions
@@ -18,18 +18,17 @@ from forebay.model.queue import QueueOptions
 
 class Judged(NamedTuple):
     acknowledged: list[Acknowledged]
-    released: set[str]
-    """Queues of which a lease is over."""
+    given_back: set[str]
+    """Queues of which a partition is nobody's alone any more."""
     planned: Cursor | None
     """When the deliveries that changed are due."""
-    now_us: int
 
     async def freed(self) -> set[str]:
-        """After the commit: queues of which a partition has more at once, now that its lease is over."""
-        if self.planned is None or not self.released:
+        """After the commit: queues of which a partition has more for others, at once or after a delay."""
+        if self.planned is None or not self.given_back:
             return set()
-        has_more = any(due == self.now_us for [due] in await self.planned.fetchall())
-        return self.released if has_more else set()
+        has_more = any(due is not None for [due] in await self.planned.fetchall())
+        return self.given_back if has_more else set()
 
 
 @dataclass(slots=True)
@@ -55,10 +54,12 @@ async def acknowledge(
     changed = [one for one in locked.values() if one.is_changed]
     await bury(connection, [burial for one in changed for burial in one.burials], time_us)
     saved = [
-        Delivery(one.group_id, one.partition_id, one.state, due_us(one.state, time_us), one.dropped) for one in changed
+        Delivery(one.group_id, one.partition_id, one.state, delivery.due_us(one.state, time_us), one.dropped)
+        for one in changed
     ]
     planned = await save(connection, saved, time_us)
-    return Judged(acknowledged, {one.queue for one in changed if not one.state.lease_id}, planned, time_us)
+    given_back = {one.queue for one in changed if not one.state.lease_id or one.state.yielded_us}
+    return Judged(acknowledged, given_back, planned)
 
 
 async def _lock(
@@ -96,17 +97,13 @@ def _judge_all(
     locked: dict[tuple[int, str], _Locked], acknowledgements: Sequence[Acknowledgement], time_us: int
 ) -> list[Acknowledged]:
     """All answers under one lease to one partition are judged together: judging copies the state."""
-    together: dict[tuple[str, str, str], list[int]] = {}
-    for place, acknowledgement in enumerate(acknowledgements):
-        together.setdefault(acknowledgement[:3], []).append(place)
-    judged: list[Acknowledged | None] = [None] * len(acknowledgements)
-    for (partition_id, group, lease_id), places in together.items():
+    judged: dict[int, Acknowledged] = {}
+    for (partition_id, group, lease_id), places in judged_together(acknowledgements).items():
         number = partition_number(partition_id)
         one = None if number is None else locked.get((number, group))
         answers = [acknowledgements[place].answer for place in places]
-        for place, acknowledged in zip(places, _judge(one, lease_id, answers, time_us), strict=True):
-            judged[place] = acknowledged
-    return cast("list[Acknowledged]", judged)
+        judged |= zip(places, _judge(one, lease_id, answers, time_us), strict=True)
+    return [judged[place] for place in range(len(acknowledgements))]
 
 
 def _judge(one: _Locked | None, lease_id: str, answers: list[Answer], time_us: int) -> list[Acknowledged]:
@@ -120,17 +117,42 @@ def _judge(one: _Locked | None, lease_id: str, answers: list[Answer], time_us: i
     return [Acknowledged(answered, one.queue, one.partition) for answered in judged]
 
 
-async def extend(connection: Connection, lease_id: str, seconds: int, now_us: int | None) -> int | None:
-    """Until when the lease now lasts; None when nobody holds it."""
+class _Held(NamedTuple):
+    """A delivery under a lease, locked."""
+
+    group_id: int
+    partition_id: int
+    queue: str
+    state: DeliveryState
+
+    def changed(self, state: DeliveryState, now_us: int) -> Delivery:
+        return Delivery(self.group_id, self.partition_id, state, delivery.due_us(state, now_us))
+
+
+async def _held(connection: Connection, lease_id: str, now_us: int | None) -> tuple[list[_Held], int]:
+    """What is held under the lease, and the time."""
     values: dict[str, object] = {"lease_id": lease_id, "now_us": now_us}
-    saved: list[Delivery] = []
-    until_us, time_us = None, 0
+    held: list[_Held] = []
+    time_us = 0
     for found in cast("list[tuple[Any, ...]]", await rows(connection, query("lease_lock"), values)):
-        group_id, partition_id, column, cursor_seq, time_us = found
+        group_id, partition_id, queue, column, cursor_seq, time_us = found
         state = read_state(column, cursor_seq)
         if state.is_leased_at(time_us):
-            state = delivery.extended(state, now_us=time_us, seconds=seconds)
-            until_us = max(until_us or 0, state.lease_until_us)
-            saved.append(Delivery(group_id, partition_id, state, state.lease_until_us))
+            held.append(_Held(group_id, partition_id, queue, state))
+    return held, time_us
+
+
+async def extend(connection: Connection, lease_id: str, seconds: int, now_us: int | None) -> int | None:
+    """Until when the lease now lasts; None when nobody holds it."""
+    held, time_us = await _held(connection, lease_id, now_us)
+    longer = [delivery.extended(one.state, now_us=time_us, seconds=seconds) for one in held]
+    saved = [one.changed(state, time_us) for one, state in zip(held, longer, strict=True)]
     await save(connection, saved, time_us)
-    return until_us
+    return max([state.lease_until_us for state in longer], default=None)
+
+
+async def release(connection: Connection, lease_id: str, now_us: int | None) -> set[str]:
+    """Undo a claim; returns the queues that it was on, none when nobody holds the lease."""
+    held, time_us = await _held(connection, lease_id, now_us)
+    await save(connection, [one.changed(delivery.released(one.state), time_us) for one in held], time_us)
+    return {one.queue for one in held}

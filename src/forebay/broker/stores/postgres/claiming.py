@@ -9,7 +9,7 @@ from forebay.broker import delivery
 from forebay.broker.delivery import Candidate, Claim, DeadLetter, DeliveryState
 from forebay.broker.store import Message, PopRequest
 from forebay.broker.stores.postgres.connections import Connection, rows
-from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, due_us, save
+from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, save
 from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.queries import query
 from forebay.model.queue import QueueOptions
@@ -33,6 +33,15 @@ class Taken(NamedTuple):
     partition: str
     newest_us: int
     state: DeliveryState
+
+
+class _Decided(NamedTuple):
+    """What becomes of one partition."""
+
+    partition_id: int
+    claim: Claim
+    due_us: int | None
+    dead: list[DeadLetter]
 
 
 class _Content(NamedTuple):
@@ -59,39 +68,59 @@ class Claiming:
     async def claim(self, taken: Sequence[Taken], room: int) -> tuple[int, list[Message]]:
         """Take up to `room` messages; returns from how many partitions, and the messages."""
         fresh = await self._read_fresh(taken, room)
-        saved: list[Delivery] = []
-        burials: list[Burial] = []
+        claims: list[_Decided] = []
         delivered: list[tuple[Taken, int, int]] = []
-        claimed = 0
         for one in taken:
             if len(delivered) >= room:
                 break  # what was not looked at stays due
             left = room - len(delivered)
             claim, due, dead = await self._claim_one(one, fresh.get(one.partition_id, []), left)
-            burials += [Burial(one.partition_id, self._request.group, letter) for letter in dead]
-            dropped = sum(letter.is_dropped for letter in dead)
-            saved.append(Delivery(self._place.group_id, one.partition_id, claim.state, due, dropped))
+            claims.append(_Decided(one.partition_id, claim, due, dead))
             delivered += [(one, seq, attempts) for seq, attempts in claim.delivered]
-            claimed += bool(claim.delivered)
         await self._read_contents([seq for _, seq, _ in delivered if seq not in self._contents])
+        gone = {seq for _, seq, _ in delivered if seq not in self._contents}
+        await self._write([self._without(decided, gone) for decided in claims] if gone else claims)
+        claimed = sum(any(seq not in gone for seq, _ in decided.claim.delivered) for decided in claims)
+        return claimed, [self._message(*found) for found in delivered if found[1] not in gone]
+
+    def _without(self, decided: _Decided, gone: set[int]) -> _Decided:
+        """Less what was removed or deleted in this very moment: nobody is to wait for an answer to it."""
+        state = delivery.without_gone(decided.claim.state, lambda seq: seq not in gone)
+        if state is decided.claim.state:
+            return decided
+        return decided._replace(claim=decided.claim._replace(state=state), due_us=delivery.due_us(state, self._now_us))
+
+    async def _write(self, claims: Sequence[_Decided]) -> None:
+        burials = [
+            Burial(decided.partition_id, self._request.group, letter) for decided in claims for letter in decided.dead
+        ]
+        saved = [
+            Delivery(
+                self._place.group_id,
+                decided.partition_id,
+                decided.claim.state,
+                decided.due_us,
+                sum(letter.is_dropped for letter in decided.dead),
+            )
+            for decided in claims
+        ]
         await bury(self._connection, burials, self._now_us)
         await save(self._connection, saved, self._now_us)
-        # One that is not there was removed by retention in this very moment.
-        return claimed, [self._message(*found) for found in delivered if found[1] in self._contents]
 
     async def _claim_one(
         self, one: Taken, fresh: list[Candidate], room: int
     ) -> tuple[Claim, int | None, list[DeadLetter]]:
         """Decide for one partition; also when to look at it next, and which messages died."""
         options, now_us = self._place.options, self._now_us
-        window_end_us = one.newest_us + options.window_buffer_seconds * SECOND_US
-        if options.window_buffer_seconds and window_end_us > now_us:
-            lease_end_us = one.state.lease_until_us if one.state.is_leased_at(now_us) else 0
-            return Claim((), (), one.state), max(lease_end_us, window_end_us), []
-        delay_us = options.delayed_processing_seconds * SECOND_US
+        window = options.window_buffer_seconds
+        if window and not delivery.is_due(one.newest_us, window, now_us=now_us):
+            window_end_us = one.newest_us + window * SECOND_US
+            lease_end_us = delivery.due_us(one.state, now_us) if one.state.is_leased_at(now_us) else 0
+            return Claim((), (), one.state), max(lease_end_us or 0, window_end_us), []
+        delay = options.delayed_processing_seconds
         state, dead = one.state, list[DeadLetter]()
         while True:
-            ready = _first_visible(fresh, now_us - delay_us)
+            ready = _first_visible(fresh, delay, now_us)
             claim = delivery.claim(
                 state,
                 ready,
@@ -102,14 +131,14 @@ class Claiming:
                 auto_ack=self._request.auto_ack,
             )
             if claim is None:
-                due = due_us(state, now_us)
+                due = delivery.due_us(state, now_us)
                 if due is None and len(ready) < len(fresh):
-                    due = fresh[len(ready)].created_us + delay_us
+                    due = fresh[len(ready)].created_us + delay * SECOND_US
                 return Claim((), (), state), due, dead
             state = claim.state
             dead += claim.dead
             if claim.delivered:
-                return claim, due_us(state, now_us), dead
+                return claim, delivery.due_us(state, now_us), dead
             # Everything that was read is dead: the next may be alive.
             again = await self._read_fresh([one._replace(state=state)], room)
             fresh = again.get(one.partition_id, [])
@@ -163,9 +192,9 @@ def without_removed(state: DeliveryState, removed_seq: int) -> DeliveryState:
     return state
 
 
-def _first_visible(fresh: list[Candidate], visible_us: int) -> list[Candidate]:
+def _first_visible(fresh: list[Candidate], delay: int, now_us: int) -> list[Candidate]:
     """Those at the front that are old enough. Order is kept: one that is too young holds up those behind it."""
     for place, candidate in enumerate(fresh):
-        if candidate.created_us > visible_us:
+        if delay and not delivery.is_due(candidate.created_us, delay, now_us=now_us):
             return fresh[:place]
     return fresh

@@ -33,16 +33,6 @@ def read_state(column: bytes, cursor_seq: int) -> DeliveryState:
     return decode_state(column) if column else DeliveryState(cursor_seq)
 
 
-def due_us(state: DeliveryState, now_us: int) -> int | None:
-    """When something of what was delivered already may be delivered again."""
-    if state.lease_id:
-        return state.lease_until_us
-    for pending in state.pending:
-        if not pending.is_finished:
-            return max(pending.not_before_us, now_us)
-    return None
-
-
 async def save(connection: Connection, deliveries: Sequence[Delivery], now_us: int) -> Cursor | None:
     """Write states. The answer, which nobody has to wait for, says of each when it is due."""
     if not deliveries:

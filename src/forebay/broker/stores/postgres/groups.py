@@ -19,8 +19,7 @@ async def lags(database: Database, now_us: int | None) -> list[GroupLag]:
     for found in cast("list[tuple[Any, ...]]", await database.ask(query("groups_leased"), {"now_us": now_us})):
         queue, group, column, time_us = found
         state = read_state(column, 0)
-        if state.is_leased_at(time_us):
-            leased[queue, group] += sum(pending.is_leased for pending in state.pending)
+        leased[queue, group] += state.leased_count(time_us)
     found_groups = cast("list[tuple[Any, ...]]", await database.ask(query("groups_list"), {"now_us": now_us}))
     return [
         GroupLag(

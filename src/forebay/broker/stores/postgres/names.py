@@ -14,6 +14,12 @@ def wire_id(queue_id: int, partition_id: int) -> str:
     return f"{queue_id}-{partition_id}"
 
 
+def place_numbers(partition_id: str) -> tuple[int, int] | None:
+    """The numbers of queue and partition; None when this is no id of ours."""
+    match = _WIRE_ID.fullmatch(partition_id)
+    return (int(match[1]), int(match[2])) if match else None
+
+
 def partition_number(partition_id: str) -> int | None:
     """The partition's number; None when this is no id of ours."""
     match = _WIRE_ID.fullmatch(partition_id)

@@ -5,6 +5,10 @@ afterwards, on a connection of its own, for all queues of the last moment at onc
 server waits for. Who waits is written in `waits`: a server whose pop found nothing notes the queue there, at most
 every few seconds, and looks once more after the first note, so that nothing is missed between looking and noting.
 
+A partition that an answer gives back is told of as well, if it has more. Its server does not know whether anybody waits
+for it elsewhere, and acks are too many to ask each time: such queues are collected for `FREED_SECONDS`, and the query
+that tells of them leaves out those that nobody waits for.
+
 A notice is a hint. One that is lost, because a connection broke, costs a waiting consumer the time until it looks by
 itself (`broker.waiting` does, twice a second).
 """
@@ -29,6 +33,8 @@ NOTED_SECONDS = 30
 RENEW_SECONDS = 10.0
 NOTED_QUEUES_MAX = 10_000
 RECONNECT_SECONDS = 0.25
+FREED_SECONDS = 0.05
+"""For how long queues of which a partition was given back are collected before they are told of."""
 _WENT_AWAY = (psycopg.Error, OSError, TimeoutError)
 
 
@@ -40,6 +46,7 @@ class Notices:
         self._wake = wake
         self._noted: dict[str, float] = {}
         self._outgoing: Counter[str] = Counter()
+        self._freed: set[str] = set()
         self._has_outgoing = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.is_listening = asyncio.Event()
@@ -66,6 +73,12 @@ class Notices:
         await self._database.ask(query("waits_note"), values)
         self._noted[queue] = now
         return noted is None or now - noted >= NOTED_SECONDS
+
+    def tell_freed(self, queue: str) -> None:
+        """A partition was given back: whoever waits for this queue elsewhere is to look, a little later."""
+        if not self._freed:
+            asyncio.get_running_loop().call_later(FREED_SECONDS, self._has_outgoing.set)
+        self._freed.add(queue)
 
     def tell(self, queue: str, count: int) -> None:
         """Another server waits for this queue: let it know soon."""
@@ -100,6 +113,12 @@ class Notices:
             await self._has_outgoing.wait()
             self._has_outgoing.clear()
             outgoing, self._outgoing = self._outgoing, Counter()
+            freed, self._freed = self._freed, set()
+            if freed:
+                wanted: dict[str, object] = {"queues": list(freed), "server_id": self._server_id, "channel": CHANNEL}
+                await connection.execute(query("notices_tell_freed"), wanted)
+            if not outgoing:
+                continue
             payloads = [f"{self._server_id} {count} {queue}" for queue, count in outgoing.items()]
             await connection.execute(
                 b"SELECT pg_notify(%(channel)b::text, payload) FROM unnest(%(payloads)b::text[]) AS payload",

@@ -31,6 +31,8 @@ class Pop:
         self._lease_id = str(uuid.uuid4())
         self._messages: list[Message] = []
         self._claimed = 0
+        self.is_queue_missing = False
+        """Whether it asks for a queue that does not exist."""
 
     async def run(self) -> Popped:
         for place in await self._places():
@@ -50,6 +52,7 @@ class Pop:
             values |= {"namespace": request.namespace, "task": request.task}
         text = query("pop_find_queue" if request.queue else "pop_find_queues")
         found = cast("list[tuple[Any, ...]]", await self._database.ask(text, values))
+        self.is_queue_missing = bool(request.queue) and not found
         unknown = [queue_id for queue_id, _, _, group_id, *_ in found if group_id is None]
         if unknown:
             for queue_id in unknown:
@@ -129,7 +132,20 @@ class Pop:
             claimed, messages = await claiming.claim(taken, room)
             return len(found), claimed, messages
 
-        locked, claimed, messages = await self._database.run(work, is_once=self._request.auto_ack)
+        locked, claimed, messages = await self._database.run(work)
         self._claimed += claimed
         self._messages += messages
         return locked
+
+
+async def seconds_until_due(database: Database, request: PopRequest, now_us: int | None) -> float | None:
+    """When a pop that found nothing may find what only waits for its time."""
+    values: dict[str, object] = {"group": request.group, "queue": request.queue, "now_us": now_us}
+    if request.partition is None:
+        values |= {"namespace": request.namespace, "task": request.task}
+        found = await database.ask(query("pop_next_due"), values)
+    else:
+        values["partition"] = request.partition
+        found = await database.ask(query("pop_next_due_partition"), values)
+    times = [cast("int", us) for [us] in found if us is not None]
+    return max(min(times), 0) / SECOND_US if times else None

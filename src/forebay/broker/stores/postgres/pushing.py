@@ -3,12 +3,15 @@
 The queues are locked in the order of their numbers, then everything is decided here (seqs, positions, duplicates,
 whether there is room), then written with one statement per table. Requests that share a transaction share nothing
 else: one that is refused leaves no trace, and the others go on.
+
+What to ask and what to write is decided here; who asks is somebody else. `PushPlan.steps` is a generator that yields
+statements, is sent their rows, and returns the last statements of its transaction. `push_writer` sends each step in one
+go; `Push` takes the same steps in a transaction that has more to do.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
@@ -16,15 +19,19 @@ from psycopg.types.json import Jsonb
 
 from forebay.broker.encryption import is_sealed
 from forebay.broker.store import Pushed, PushItem
-from forebay.broker.stores.postgres.arrays import Bigints, Blobs, Booleans, Texts
-from forebay.broker.stores.postgres.connections import Connection, rows, send
-from forebay.broker.stores.postgres.names import stored_options, wire_id
-from forebay.broker.stores.postgres.queries import query
+from forebay.broker.stores.postgres import push_statements
+from forebay.broker.stores.postgres.connections import Connection, Row, rows, send
+from forebay.broker.stores.postgres.names import wire_id
+from forebay.broker.stores.postgres.push_statements import ChangedPartition, GrownQueue, NewMessage
+from forebay.broker.stores.postgres.queries import Statement
 from forebay.errors import PayloadInClear, QueueFull
 from forebay.model.queue import QueueOptions, namespace_and_task_of, options_to_wire
 
 RECEIPT = "postgres"
+PARTITIONS_KNOWN_MAX = 100_000
 Outcome = list[Pushed] | QueueFull | PayloadInClear
+PartitionNumbers = dict[tuple[str, str], int]
+"""Of queue and partition names, as they were found last. A queue may have been deleted and made again since."""
 
 
 class MissingQueues(Exception):
@@ -41,10 +48,23 @@ class Availability(NamedTuple):
     wanted_elsewhere: set[str]
 
 
+class Decided(NamedTuple):
+    """What becomes of the requests once `writes` are committed."""
+
+    outcomes: list[Outcome]
+    availability: Availability
+    writes: list[Statement]
+
+
+Steps = Generator[list[Statement], list[list[Row]], Decided]
+
+
 @dataclass(slots=True)
 class _Queue:
     queue_id: int
-    options: QueueOptions
+    name: str
+    max_size: int
+    is_encrypted: bool
     next_seq: int
     kept: int
     is_wanted_elsewhere: bool
@@ -57,152 +77,176 @@ class _Queue:
 class _Partition:
     partition_id: int
     position: int
+    queue: _Queue
+    shown_id: str
     last_seq: int = 0
     ids: dict[str, int] = field(default_factory=dict)
     """The producers' own ids that are known to be there, with their seqs."""
 
 
-class Push:
-    """The requests of one transaction."""
+class PushPlan:
+    """The requests of one transaction. `known` saves a look at the database where it is right, and is kept right."""
 
-    def __init__(self, connection: Connection, now_us: int | None, server_id: str) -> None:
-        self._connection = connection
+    def __init__(self, now_us: int | None, server_id: str, known: PartitionNumbers) -> None:
         self._now_us = now_us
         self._server_id = server_id
+        self._known = known
         self._queues: dict[str, _Queue] = {}
+        self._guarded: list[_Queue] = []
+        """Those that may refuse."""
         self._partitions: dict[tuple[str, str], _Partition] = {}
-        self._new: list[tuple[int, int, int, int, PushItem]] = []
-        """queue, seq, partition, position and the message."""
+        self._new: list[NewMessage] = []
         self._time_us = 0
 
-    async def store(self, requests: Sequence[Sequence[PushItem]]) -> tuple[list[Outcome], Availability]:
+    def steps(self, requests: Sequence[Sequence[PushItem]]) -> Steps:
         items = [item for request in requests for item in request]
-        if not items:
-            return [[] for _ in requests], Availability({}, set())
-        await self._lock_queues(items)
-        await self._find_partitions(items)
-        await self._find_duplicates(items)
-        outcomes = [await self._decide(request) for request in requests]
-        if self._new:
-            await self._write()
+        own = [item for item in items if not item.is_minted]
+        guess = [self._known.get((item.queue, item.partition), 0) for item in own]
+        asked = [
+            push_statements.lock_queues({item.queue for item in items}, self._server_id),
+            push_statements.find_partitions({(item.queue, item.partition) for item in items}, self._now_us),
+        ]
+        if any(guess):
+            asked.append(push_statements.find_duplicates(own, guess))
+        locked, found, *duplicates = yield asked
+        self._note_queues(locked, items)
+        missing = self._note_partitions(found)
+        truth = [self._known.get((item.queue, item.partition), 0) for item in own]
+        if any(truth) and truth != guess:
+            duplicates = yield [push_statements.find_duplicates(own, truth)]
+        if missing:
+            numbered = [(self._queues[queue].queue_id, name) for queue, name in missing]
+            [made] = yield [push_statements.make_partitions(numbered)]
+            self._note_made(made)
+        for place, seq in cast("list[tuple[int, int]]", duplicates[0] if any(truth) else []):
+            item = own[place - 1]
+            self._partitions[item.queue, item.partition].ids[item.transaction_id] = seq
+        outcomes = yield from self._decide_all(requests)
         told = {name: queue.added for name, queue in self._queues.items() if queue.added}
-        return outcomes, Availability(told, {name for name in told if self._queues[name].is_wanted_elsewhere})
+        wanted_elsewhere = {name for name in told if self._queues[name].is_wanted_elsewhere}
+        return Decided(outcomes, Availability(told, wanted_elsewhere), [self._write()] if self._new else [])
 
-    async def _lock_queues(self, items: Sequence[PushItem]) -> None:
-        names = sorted({item.queue for item in items})
-        values: dict[str, object] = {"names": names, "server_id": self._server_id}
-        found = cast("list[tuple[Any, ...]]", await rows(self._connection, query("push_lock_queues"), values))
-        for queue_id, name, options, next_seq, kept, is_wanted in found:
-            self._queues[name] = _Queue(queue_id, stored_options(options), next_seq, kept, is_wanted)
+    def _note_queues(self, locked: list[Row], items: Sequence[PushItem]) -> None:
+        for found in cast("list[tuple[Any, ...]]", locked):
+            queue = _Queue(*found)
+            self._queues[queue.name] = queue
         missing = [item for item in items if item.queue not in self._queues]
         if missing:
             raise MissingQueues(missing)
+        self._guarded = [queue for queue in self._queues.values() if queue.is_encrypted or queue.max_size]
 
-    async def _find_partitions(self, items: Sequence[PushItem]) -> None:
-        wanted = list(dict.fromkeys((item.queue, item.partition) for item in items))
-        values: dict[str, object] = {
-            "queues": Texts([queue for queue, _ in wanted]),
-            "names": Texts([name for _, name in wanted]),
-            "now_us": self._now_us,
-        }
-        found = cast("list[tuple[Any, ...]]", await rows(self._connection, query("push_find_partitions"), values))
+    def _note_partitions(self, rows_found: list[Row]) -> list[tuple[str, str]]:
+        """Returns those that do not exist yet."""
+        if len(self._known) > PARTITIONS_KNOWN_MAX:
+            self._known.clear()
         missing = []
-        for queue, name, partition_id, position, time_us in found:
+        for queue, name, partition_id, position, time_us in cast("list[tuple[Any, ...]]", rows_found):
             self._time_us = time_us
             if partition_id is None:
                 missing.append((queue, name))
+                self._known.pop((queue, name), None)
             else:
-                self._partitions[queue, name] = _Partition(partition_id, position)
-        if missing:
-            await self._make_partitions(missing)
+                self._note_partition(self._queues[queue], name, partition_id, position)
+                self._known[queue, name] = partition_id
+        return missing
 
-    async def _make_partitions(self, missing: Sequence[tuple[str, str]]) -> None:
-        names_by_id = {queue.queue_id: name for name, queue in self._queues.items()}
-        values: dict[str, object] = {
-            "queue_ids": [self._queues[queue].queue_id for queue, _ in missing],
-            "names": [name for _, name in missing],
-        }
-        for made in await rows(self._connection, query("push_make_partitions"), values):
-            queue_id, name, partition_id = cast("tuple[int, str, int]", made)
-            self._partitions[names_by_id[queue_id], name] = _Partition(partition_id, 0)
+    def _note_partition(self, queue: _Queue, name: str, partition_id: int, position: int) -> None:
+        shown_id = wire_id(queue.queue_id, partition_id)
+        self._partitions[queue.name, name] = _Partition(partition_id, position, queue, shown_id)
 
-    async def _find_duplicates(self, items: Sequence[PushItem]) -> None:
-        own = [item for item in items if not item.is_minted]
-        if not own:
-            return
-        values: dict[str, object] = {
-            "partition_ids": Bigints([self._partitions[item.queue, item.partition].partition_id for item in own]),
-            "transaction_ids": Texts([item.transaction_id for item in own]),
-        }
-        found = cast("list[tuple[int, int]]", await rows(self._connection, query("push_find_duplicates"), values))
-        for place, seq in found:
-            item = own[place - 1]
-            self._partitions[item.queue, item.partition].ids[item.transaction_id] = seq
+    def _note_made(self, made: list[Row]) -> None:
+        queues = {queue.queue_id: queue for queue in self._queues.values()}
+        for queue_id, name, partition_id in cast("list[tuple[int, str, int]]", made):
+            self._note_partition(queues[queue_id], name, partition_id, 0)
 
-    async def _decide(self, request: Sequence[PushItem]) -> Outcome:
-        for item in request:
-            if self._queues[item.queue].options.encryption_enabled and not is_sealed(item.payload):
-                return PayloadInClear(item.queue)
-        fresh = Counter(item.queue for item in request if not self._is_known(item))
-        for name, count in fresh.items():
-            queue = self._queues[name]
-            # What is kept is at least what waits, so most pushes need not count.
-            if 0 < queue.options.max_size < queue.kept + queue.added + count:
-                if queue.waiting is None:
-                    queue.waiting = await self._count_waiting(queue)
-                size = queue.waiting + queue.added
-                if size + count > queue.options.max_size:
-                    return QueueFull(name, size, queue.options.max_size)
+    def _decide_all(
+        self, requests: Sequence[Sequence[PushItem]]
+    ) -> Generator[list[Statement], list[list[Row]], list[Outcome]]:
+        if not self._guarded:
+            return [[self._number(item) for item in request] for request in requests]
+        outcomes: list[Outcome] = []
+        for request in requests:
+            outcome = yield from self._decide(request)
+            outcomes.append(outcome)
+        return outcomes
+
+    def _decide(self, request: Sequence[PushItem]) -> Generator[list[Statement], list[list[Row]], Outcome]:
+        for queue in self._guarded:
+            if queue.is_encrypted and not all(is_sealed(item.payload) for item in request if item.queue == queue.name):
+                return PayloadInClear(queue.name)
+        for queue in self._guarded:
+            if queue.max_size and (refused := (yield from self._refused(queue, request))):
+                return refused
         return [self._number(item) for item in request]
 
-    def _is_known(self, item: PushItem) -> bool:
+    def _refused(
+        self, queue: _Queue, request: Sequence[PushItem]
+    ) -> Generator[list[Statement], list[list[Row]], QueueFull | None]:
+        own = [item for item in request if item.queue == queue.name and not self._is_duplicate(item)]
+        fresh = len({(item.partition, item.transaction_id) for item in own})
+        # What is kept is at least what waits, so most pushes need not count.
+        if not fresh or queue.kept + queue.added + fresh <= queue.max_size:
+            return None
+        if queue.waiting is None:
+            [counted] = yield [push_statements.count_waiting(queue.queue_id)]
+            queue.waiting = cast("int", counted[0][0]) if counted else queue.kept
+        size = queue.waiting + queue.added
+        return QueueFull(queue.name, size, queue.max_size) if size + fresh > queue.max_size else None
+
+    def _is_duplicate(self, item: PushItem) -> bool:
         return not item.is_minted and item.transaction_id in self._partitions[item.queue, item.partition].ids
 
-    async def _count_waiting(self, queue: _Queue) -> int:
-        found = await rows(self._connection, query("push_count_waiting"), {"queue_id": queue.queue_id})
-        return cast("int", found[0][0]) if found else queue.kept
-
     def _number(self, item: PushItem) -> Pushed:
-        queue = self._queues[item.queue]
         partition = self._partitions[item.queue, item.partition]
-        shown_id = wire_id(queue.queue_id, partition.partition_id)
-        if not item.is_minted and (earlier := partition.ids.get(item.transaction_id)) is not None:
-            return Pushed("duplicate", earlier, shown_id, RECEIPT)
+        queue = partition.queue
         seq = queue.next_seq + queue.added
+        if not item.is_minted:
+            earlier = partition.ids.setdefault(item.transaction_id, seq)
+            if earlier != seq:
+                return Pushed("duplicate", earlier, partition.shown_id, RECEIPT)
         queue.added += 1
         queue.added_bytes += len(item.payload)
         partition.position += 1
         partition.last_seq = seq
-        if not item.is_minted:
-            partition.ids[item.transaction_id] = seq
-        self._new.append((queue.queue_id, seq, partition.partition_id, partition.position, item))
-        return Pushed("queued", seq, shown_id, RECEIPT)
+        self._new.append(NewMessage(queue.queue_id, seq, partition.partition_id, partition.position, item))
+        return Pushed("queued", seq, partition.shown_id, RECEIPT)
 
-    async def _write(self) -> None:
-        queue_ids, seqs, partition_ids, positions, items = map(list, zip(*self._new, strict=True))
-        messages = cast("list[PushItem]", items)
-        changed = [partition for partition in self._partitions.values() if partition.last_seq]
-        grown = [queue for queue in self._queues.values() if queue.added]
-        values: dict[str, object] = {
-            "now_us": self._time_us,
-            "queue_ids": Bigints(queue_ids),
-            "seqs": Bigints(seqs),
-            "partition_ids": Bigints(partition_ids),
-            "positions": Bigints(positions),
-            "are_binary": Booleans([item.is_binary for item in messages]),
-            "are_minted": Booleans([item.is_minted for item in messages]),
-            "transaction_ids": Texts([item.transaction_id for item in messages]),
-            "trace_ids": Texts([item.trace_id for item in messages]),
-            "headers": Blobs([item.headers for item in messages]),
-            "payloads": Blobs([item.payload for item in messages]),
-            "changed_ids": Bigints([partition.partition_id for partition in changed]),
-            "last_seqs": Bigints([partition.last_seq for partition in changed]),
-            "last_positions": Bigints([partition.position for partition in changed]),
-            "grown_ids": Bigints([queue.queue_id for queue in grown]),
-            "next_seqs": Bigints([queue.next_seq + queue.added for queue in grown]),
-            "more_bytes": Bigints([queue.added_bytes for queue in grown]),
-        }
-        await send(self._connection, query("push_write"), values)
+    def _write(self) -> Statement:
+        changed = [
+            ChangedPartition(partition.partition_id, partition.last_seq, partition.position)
+            for partition in self._partitions.values()
+            if partition.last_seq
+        ]
+        grown = [
+            GrownQueue(queue.queue_id, queue.next_seq + queue.added, queue.added_bytes)
+            for queue in self._queues.values()
+            if queue.added
+        ]
+        return push_statements.write(self._new, changed, grown, self._time_us)
+
+
+class Push:
+    """Pushes as a part of a transaction."""
+
+    def __init__(self, connection: Connection, now_us: int | None, server_id: str) -> None:
+        self._connection = connection
+        self._plan = PushPlan(now_us, server_id, {})
+
+    async def store(self, requests: Sequence[Sequence[PushItem]]) -> tuple[list[Outcome], Availability]:
+        if not any(requests):
+            return [[] for _ in requests], Availability({}, set())
+        steps = self._plan.steps(requests)
+        answers: list[list[Row]] | None = None
+        while True:
+            try:
+                asked = next(steps) if answers is None else steps.send(answers)
+            except StopIteration as end:
+                decided = cast("Decided", end.value)
+                break
+            answers = [await rows(self._connection, *statement) for statement in asked]
+        for statement in decided.writes:
+            await send(self._connection, *statement)
+        return decided.outcomes, decided.availability
 
 
 def queues_to_make(items: Sequence[PushItem], now_us: int | None) -> dict[str, object]:

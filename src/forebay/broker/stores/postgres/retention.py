@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from forebay.broker import delivery
 from forebay.broker.stores.postgres.claiming import without_removed
 from forebay.broker.stores.postgres.connections import Connection, Database, rows, send
-from forebay.broker.stores.postgres.deliveries import Delivery, due_us, read_state, save
+from forebay.broker.stores.postgres.deliveries import Delivery, read_state, save
 from forebay.broker.stores.postgres.names import stored_options
 from forebay.broker.stores.postgres.queries import query
 
@@ -44,7 +45,9 @@ async def _remove(database: Database, name: str, queue_id: int, before_us: int, 
             return 0
         gone = cast("list[tuple[int, int]]", await rows(connection, query(name), values))
         if gone:
-            await _forget_pending(connection, [partition_id for partition_id, _ in gone], now_us)
+            partition_ids = [partition_id for partition_id, _ in gone]
+            await send(connection, query("retention_forget_deleted"), {"partition_ids": partition_ids})
+            await _forget_pending(connection, partition_ids, now_us)
         return sum(count for _, count in gone)
 
     total = 0
@@ -59,7 +62,7 @@ async def _forget_pending(connection: Connection, partition_ids: list[int], now_
     saved = []
     for group_id, partition_id, column, cursor_seq, removed_seq in cast("list[tuple[Any, ...]]", found):
         state = without_removed(read_state(column, cursor_seq), removed_seq)
-        saved.append(Delivery(group_id, partition_id, state, due_us(state, now_us)))
+        saved.append(Delivery(group_id, partition_id, state, delivery.due_us(state, now_us)))
     await save(connection, saved, now_us)
 
 

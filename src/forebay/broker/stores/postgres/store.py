@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from psycopg.types.json import Jsonb
 
@@ -25,12 +25,14 @@ from forebay.broker.store import (
     TransactionOutcome,
     Waker,
 )
-from forebay.broker.stores.postgres import acknowledging, browsing, dead_letters, groups, retention
+from forebay.broker.stores.postgres import acknowledging, browsing, dead_letters, deletion, groups, retention
 from forebay.broker.stores.postgres.coalescer import Coalescer
 from forebay.broker.stores.postgres.connections import REQUEST_SECONDS_MAX, Connection, Database, opened
 from forebay.broker.stores.postgres.migrations import migrate
+from forebay.broker.stores.postgres.names import place_numbers
 from forebay.broker.stores.postgres.notices import Notices
-from forebay.broker.stores.postgres.popping import Pop
+from forebay.broker.stores.postgres.popping import Pop, seconds_until_due
+from forebay.broker.stores.postgres.push_writer import PushWriter
 from forebay.broker.stores.postgres.pushing import Availability, MissingQueues, Outcome, Push, queues_to_make
 from forebay.broker.stores.postgres.queries import query
 from forebay.clock import Clock
@@ -62,6 +64,7 @@ class PostgresStore:
         self._clock = clock
         self._server_id = uuid.uuid4().hex
         self._database = Database(url, request_seconds_max=request_seconds_max)
+        self._writer = PushWriter(url, self._server_id, request_seconds_max=request_seconds_max)
         self._wake: Waker = lambda queue, count: None
         self._pushes: Coalescer[Sequence[PushItem], list[Pushed]] = Coalescer(self._commit, size_max=GROUP_BYTES_MAX)
         self._notices = Notices(url, self._database, self._server_id, self._hear)
@@ -80,6 +83,7 @@ class PostgresStore:
 
     async def close(self) -> None:
         await self._pushes.drain()
+        await self._writer.close()
         await self._notices.stop()
         await self._database.close()
 
@@ -144,18 +148,15 @@ class PostgresStore:
         return outcomes
 
     async def _store(self, requests: Sequence[Sequence[PushItem]]) -> tuple[list[Outcome], Availability]:
-        async def work(connection: Connection) -> tuple[list[Outcome], Availability]:
-            return await Push(connection, self._now_us(), self._server_id).store(requests)
-
         for _ in range(MAKE_QUEUES_MAX):
             try:
-                return await self._database.run(work, is_durable=True)
+                return await self._writer.store(requests, self._now_us())
             except MissingQueues as missing:
-                await self._make_queues(missing)
+                await self._make_queues(missing.items)
         raise StoreUnavailable("a queue is deleted again and again while messages are pushed to it")
 
-    async def _make_queues(self, missing: MissingQueues) -> None:
-        await self._database.ask(query("push_make_queues"), queues_to_make(missing.items, self._now_us()))
+    async def _make_queues(self, items: Sequence[PushItem]) -> None:
+        await self._database.ask(query("push_make_queues"), queues_to_make(items, self._now_us()))
 
     def _tell(self, availability: Availability) -> None:
         for queue, count in availability.counts.items():
@@ -166,26 +167,47 @@ class PostgresStore:
     # the way out
 
     async def pop(self, request: PopRequest) -> Popped:
-        popped = await Pop(self._database, request, self._now_us()).run()
+        pop = Pop(self._database, request, self._now_us())
+        popped = await pop.run()
+        if pop.is_queue_missing and request.subscription_mode != "all":
+            # What is pushed from now on is the group's, so the queue has to know it.
+            await self._make_queues([PushItem(request.queue, "", b"", "")])
+            popped = await Pop(self._database, request, self._now_us()).run()
         if not popped.messages and await self._notices.note(request.queue):
             # Somebody may have pushed before the note was there, and told nobody.
             popped = await Pop(self._database, request, self._now_us()).run()
         return popped
 
+    async def seconds_until_due(self, request: PopRequest) -> float | None:
+        return await seconds_until_due(self._database, request, self._now_us())
+
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
         async def work(connection: Connection) -> acknowledging.Judged:
             return await acknowledging.acknowledge(connection, acknowledgements, self._now_us())
 
-        judged = await self._database.run(work, is_once=True)
-        for queue in await judged.freed():
-            self._wake(queue, 1)
+        judged = await self._database.run(work)
+        self._tell_freed(await judged.freed())
         return judged.acknowledged
+
+    def _tell_freed(self, queues: Iterable[str]) -> None:
+        """Of partitions that others may claim again, at once or after a delay."""
+        for queue in queues:
+            self._wake(queue, 1)
+            self._notices.tell_freed(queue)
 
     async def extend(self, lease_id: str, seconds: int) -> int | None:
         async def work(connection: Connection) -> int | None:
             return await acknowledging.extend(connection, lease_id, seconds, self._now_us())
 
         return await self._database.run(work)
+
+    async def release(self, lease_id: str) -> bool:
+        async def work(connection: Connection) -> set[str]:
+            return await acknowledging.release(connection, lease_id, self._now_us())
+
+        freed = await self._database.run(work)
+        self._tell_freed(freed)
+        return bool(freed)
 
     async def transact(
         self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
@@ -208,13 +230,12 @@ class PostgresStore:
             try:
                 pushed, judged, availability = await self._database.run(work, is_durable=True)
             except MissingQueues as missing:
-                await self._make_queues(missing)
+                await self._make_queues(missing.items)
                 continue
             except _Refused as refused:
                 return TransactionOutcome([], [], str(refused))
             self._tell(availability)
-            for queue in await judged.freed():
-                self._wake(queue, 1)
+            self._tell_freed(await judged.freed())
             return TransactionOutcome(pushed, judged.acknowledged)
         raise StoreUnavailable("a queue is deleted again and again while messages are pushed to it")
 
@@ -228,7 +249,7 @@ class PostgresStore:
             return await groups.seek(connection, group, queue, partition, target, self._now_us())
 
         moved = await self._database.run(work, is_durable=True)
-        self._wake(queue, moved)
+        self._tell_freed([queue])
         return moved
 
     async def delete_group(self, group: str, queue: str | None) -> int:
@@ -276,6 +297,19 @@ class PostgresStore:
 
     async def message(self, partition_id: str, transaction_id: str) -> Message | None:
         return await browsing.message(self._database, partition_id, transaction_id)
+
+    async def delete_message(self, partition_id: str, transaction_id: str) -> bool:
+        message = await self.message(partition_id, transaction_id)
+        place = place_numbers(partition_id)
+        if message is None or place is None:
+            return False
+
+        async def work(connection: Connection) -> bool:
+            return await deletion.delete(connection, *place, message.seq, self._now_us())
+
+        is_deleted = await self._database.run(work, is_durable=True)
+        self._tell_freed([message.queue] if is_deleted else [])
+        return is_deleted
 
     # traces
 

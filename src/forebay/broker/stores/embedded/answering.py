@@ -1,0 +1,98 @@
+"""What holders of leases say: answers, extensions, and that a claim reached nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from forebay.broker import delivery
+from forebay.broker.delivery import Answered, DeliveryState
+from forebay.broker.store import Acknowledged, Acknowledgement, judged_together
+from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.popping import Partition, Popper
+from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
+from forebay.clock import Clock
+
+
+class Answering:
+    def __init__(self, database: Database, queues: Queues, popper: Popper, clock: Clock) -> None:
+        self._database = database
+        self._queues = queues
+        self._popper = popper
+        self._clock = clock
+        self.freed: set[str] = set()
+        """Queues of which a partition may be claimed again, at once or after a delay. The store tells, and forgets."""
+
+    def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
+        outcomes: dict[int, Acknowledged] = {}
+        for (wire_id, group, lease_id), places in judged_together(acknowledgements).items():
+            answers = [acknowledgements[place].answer for place in places]
+            outcomes |= zip(places, self._answer(wire_id, group, lease_id, answers), strict=True)
+        return [outcomes[place] for place in range(len(acknowledgements))]
+
+    def _answer(
+        self, wire_id: str, group_name: str, lease_id: str, answers: Sequence[delivery.Answer]
+    ) -> list[Acknowledged]:
+        found = self._queues.of_wire_id(wire_id)
+        group = found[0].groups.get(group_name) if found else None
+        row = found and self._database.one("SELECT queue_id FROM partitions WHERE id = ?", (found[1],))
+        if found is None or group is None or not row or row[0] != found[0].queue_id:
+            refused = [Answered(answer.transaction_id, False, delivery.LEASE_INVALID) for answer in answers]
+            return [Acknowledged(answered, "", "") for answered in refused]
+        queue, partition_id = found
+        partition = self._popper.partition(partition_id)
+        before = self._popper.state(group, partition)
+        answered, dead, state = delivery.acknowledge(
+            before, lease_id, answers, queue.info.options, now_us=self._clock.now_us()
+        )
+        if state is not before:
+            if dead:
+                known = self._popper.messages(queue, partition, [letter.seq for letter in dead])
+                self._popper.bury(queue, partition_id, group_name, dead, known)
+            self.change(queue, group, partition, state)
+        return [Acknowledged(outcome, queue.info.name, partition.name) for outcome in answered]
+
+    def change(self, queue: OpenQueue, group: Group, partition: Partition, state: DeliveryState) -> None:
+        """Write a state that somebody's word has changed, and note whether others may come now."""
+        self._popper.save(group, partition.partition_id, state)
+        has_more = self._popper.rest(self._popper.ready(queue, group), partition, state, is_served=True)
+        if has_more and (not state.lease_id or state.yielded_us):
+            self.freed.add(queue.info.name)
+
+    def _held(self, lease_id: str) -> Iterator[tuple[OpenQueue, Group, Partition, DeliveryState]]:
+        """What is held under the lease."""
+        now_us = self._clock.now_us()
+        for group_id, partition_id in self._database.all(
+            "SELECT group_id, partition_id FROM states WHERE lease_id = ? AND lease_id <> ''", (lease_id,)
+        ):
+            queue_id, name = self._database.one("SELECT queue_id, name FROM groups WHERE id = ?", (group_id,))
+            queue = self._queues.by_id[queue_id]
+            partition = self._popper.partition(partition_id)
+            state = self._popper.state(queue.groups[name], partition)
+            if state.lease_id == lease_id and state.is_leased_at(now_us):
+                yield queue, queue.groups[name], partition, state
+
+    def extend(self, lease_id: str, seconds: int) -> int | None:
+        now_us = self._clock.now_us()
+        until = None
+        for queue, group, partition, state in self._held(lease_id):
+            longer = delivery.extended(state, now_us=now_us, seconds=seconds)
+            self.change(queue, group, partition, longer)
+            until = max(until or 0, longer.lease_until_us)
+        return until
+
+    def release(self, lease_id: str) -> bool:
+        held = list(self._held(lease_id))
+        for queue, group, partition, state in held:
+            self.change(queue, group, partition, delivery.released(state))
+        return bool(held)
+
+    def forget_deleted(self, queue: OpenQueue, partition_id: int) -> None:
+        """A message of the partition was deleted: whoever holds or awaits it does so no longer."""
+        partition = self._popper.partition(partition_id)
+        for group in queue.groups.values():
+            row = self._database.one(
+                "SELECT state FROM states WHERE group_id = ? AND partition_id = ?", (group.group_id, partition_id)
+            )
+            state = self._popper.state(group, partition)
+            if row is not None and delivery.encode_state(state) != row[0]:
+                self.change(queue, group, partition, state)

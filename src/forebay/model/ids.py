@@ -1,0 +1,29 @@
+"""Ids for messages whose producer gave none."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from itertools import count
+
+_counter = count(1)
+_prefix = ""
+
+
+def _begin() -> None:
+    """A process of its own, also after a fork: ids that two processes made would be taken for the same message."""
+    global _prefix
+    random = secrets.token_hex(9)
+    _prefix = f"{random[:8]}-{random[8:12]}-8{random[12:15]}-8{random[15:18]}-"
+
+
+_begin()
+os.register_at_fork(after_in_child=_begin)
+
+
+def minted_id() -> str:
+    """Random for the life of the process, then counted: a UUID of version 8.
+
+    Counting is faster than drawing, and ids that follow each other are cheap for an index to take in.
+    """
+    return f"{_prefix}{next(_counter):012x}"

@@ -1,0 +1,41 @@
+"""Dead letters: looking at them, removing them, and pushing them again."""
+
+from __future__ import annotations
+
+import uuid
+
+from forebay.broker.store import DeadLetterFilter, DeadMessage, PushItem
+from forebay.testing.memory_store.pushing import Pushing
+
+
+class Letters(Pushing):
+    async def dead_letters(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
+        found = sorted(self._wanted(wanted), key=lambda letter: -letter.letter_id)
+        return found[offset : offset + limit], len(found)
+
+    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
+        found = self._wanted(wanted)
+        items = [
+            PushItem(m.queue, m.partition, m.payload, str(uuid.uuid4()), True, m.trace_id, m.headers, m.is_binary)
+            for m in (letter.message for letter in found)
+        ]
+        await self.push(items)
+        return await self.purge_dead_letters(wanted) if found else 0
+
+    async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
+        found = self._wanted(wanted)
+        for letter in found:
+            del self._letters[letter.letter_id]
+        return len(found)
+
+    def _wanted(self, wanted: DeadLetterFilter) -> list[DeadMessage]:
+        return [
+            letter
+            for letter in self._letters.values()
+            if wanted.queue in (None, letter.message.queue)
+            and wanted.group in (None, letter.group)
+            and wanted.partition in (None, letter.message.partition)
+            and wanted.transaction_id in (None, letter.message.transaction_id)
+            and (wanted.from_us is None or letter.failed_us >= wanted.from_us)
+            and (wanted.to_us is None or letter.failed_us <= wanted.to_us)
+        ]

@@ -1,0 +1,69 @@
+"""Looking: queues, partitions, messages and traces as they stand; and removing one message."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from forebay.broker.store import Message, PartitionStatus, QueueStatus, TraceEvent
+from forebay.model.queue import Queue
+from forebay.testing.memory_store.contents import Contents, StoredQueue
+
+
+class Looking(Contents):
+    async def queue(self, name: str) -> Queue | None:
+        found = self._queues.get(name)
+        return found.info if found else None
+
+    async def queues(self) -> list[QueueStatus]:
+        return [self._status(queue) for _, queue in sorted(self._queues.items())]
+
+    def _status(self, queue: StoredQueue) -> QueueStatus:
+        messages = queue.messages()
+        return QueueStatus(
+            queue=queue.info,
+            partitions=len(queue.partitions),
+            first_seq=messages[0].seq if messages else queue.next_seq,
+            next_seq=queue.next_seq,
+            messages=len(messages),
+            pushed=queue.next_seq - 1,
+            size_bytes=sum(len(message.payload) for message in messages),
+            dead_letters=sum(letter.message.queue == queue.info.name for letter in self._letters.values()),
+            oldest_us=messages[0].created_us if messages else 0,
+            newest_us=messages[-1].created_us if messages else 0,
+        )
+
+    async def partitions(self, queue: str, limit: int, offset: int) -> list[PartitionStatus]:
+        found = sorted(self._existing(queue).partitions.items())[offset : offset + limit]
+        return [PartitionStatus(n, p.partition_id, len(p.messages), p.last_seq, p.newest_us) for n, p in found]
+
+    async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]:
+        found = [m for m in self._existing(queue).messages() if m.seq >= from_seq]
+        return [m for m in found if partition in (None, m.partition)][:limit]
+
+    async def message(self, partition_id: str, transaction_id: str) -> Message | None:
+        found = self._partition_of(partition_id)
+        return found[1].messages.get(found[1].ids.get(transaction_id, 0)) if found else None
+
+    async def delete_message(self, partition_id: str, transaction_id: str) -> bool:
+        message = await self.message(partition_id, transaction_id)
+        found = self._partition_of(partition_id)
+        if message is None or found is None:
+            return False
+        queue, partition = found
+        partition.remove(message)
+        self._wake(queue.info.name, 1)
+        return True
+
+    async def add_trace(self, event: TraceEvent) -> None:
+        self._traces.append(event)
+
+    async def traces(self, partition_id: str, transaction_id: str) -> list[TraceEvent]:
+        return [t for t in self._traces if (t.partition_id, t.transaction_id) == (partition_id, transaction_id)]
+
+    async def traces_named(self, name: str, limit: int, offset: int) -> tuple[list[TraceEvent], int]:
+        found = [trace for trace in reversed(self._traces) if name in trace.names]
+        return found[offset : offset + limit], len(found)
+
+    async def trace_names(self, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
+        found = sorted(Counter(name for trace in self._traces for name in trace.names).items())
+        return found[offset : offset + limit], len(found)

@@ -1,0 +1,86 @@
+"""`MemoryStore`: all parts together, and what concerns the store as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from forebay.broker.store import Acknowledgement, PushItem, TransactionOutcome, Waker
+from forebay.model.queue import Queue, QueueOptions
+from forebay.testing.memory_store.contents import SECOND_US, StoredPartition, StoredQueue
+from forebay.testing.memory_store.delivering import Delivering
+from forebay.testing.memory_store.groups import Groups
+from forebay.testing.memory_store.letters import Letters
+from forebay.testing.memory_store.looking import Looking
+
+
+class MemoryStore(Delivering, Groups, Letters, Looking):
+    async def open(self, on_available: Waker) -> None:
+        self._wake = on_available
+
+    async def close(self) -> None:
+        pass
+
+    async def is_healthy(self) -> bool:
+        return True
+
+    async def configure(self, queue: str, options: QueueOptions, namespace: str, task: str) -> Queue:
+        found = self._made(queue, namespace, task)
+        info = found.info
+        found.info = replace(info, options=options, namespace=namespace or info.namespace, task=task or info.task)
+        return found.info
+
+    async def delete_queue(self, name: str) -> bool:
+        queue = self._queues.pop(name, None)
+        if queue is None:
+            return False
+        ids = {partition.partition_id for partition in queue.partitions.values()}
+        self._letters = {n: x for n, x in self._letters.items() if x.message.partition_id not in ids}
+        self._traces = [trace for trace in self._traces if trace.partition_id not in ids]
+        return True
+
+    async def transact(
+        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+    ) -> TransactionOutcome:
+        self._check_room(pushes)
+        before = self._kept()
+        acknowledged = self._acknowledge(acknowledgements)
+        refused = [found.answered.error for found in acknowledged if not found.answered.is_accepted]
+        pushed = [] if refused else [self._push(item) for item in pushes]
+        duplicates = [i.transaction_id for i, p in zip(pushes, pushed, strict=False) if p.status == "duplicate"]
+        if refused or duplicates:
+            self._put_back(before)
+            return TransactionOutcome([], [], refused[0] if refused else f"duplicate transactionId {duplicates[0]}")
+        self._tell(pushed, pushes)
+        self._tell_freed(acknowledged)
+        return TransactionOutcome(pushed, acknowledged)
+
+    async def flag(self, name: str) -> bool:
+        return self._flags.get(name, False)
+
+    async def set_flag(self, name: str, is_set: bool) -> None:
+        self._flags[name] = is_set
+
+    async def apply_retention(self) -> int:
+        return sum(self._retain(queue) for queue in self._queues.values())
+
+    def _retain(self, queue: StoredQueue) -> int:
+        options, now_us = queue.info.options, self._clock.now_us()
+        if not options.retention_enabled:
+            return 0
+        removed = 0
+        for partition in queue.partitions.values():
+            for message in list(partition.messages.values()):
+                age_us = now_us - message.created_us
+                is_old = 0 < options.retention_seconds * SECOND_US < age_us
+                is_done = 0 < options.completed_retention_seconds * SECOND_US < age_us and self._is_done(
+                    queue, partition, message.seq
+                )
+                if is_old or is_done:
+                    partition.remove(message)
+                    removed += 1
+        return removed
+
+    def _is_done(self, queue: StoredQueue, partition: StoredPartition, seq: int) -> bool:
+        """Every group has finished it, and there is a group."""
+        return bool(queue.groups) and all(queue.state(partition, g).cursor_seq >= seq for g in queue.groups)

@@ -1,0 +1,118 @@
+"""Two servers on one PostgreSQL: what one is told, consumers of the other get, at once and exactly once."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fixtures.running_stores import Http, fresh, running, shared_postgres_database
+from forebay.testing.running_server import RunningServer
+
+__all__ = ["shared_postgres_database"]
+
+NET_SECONDS = 0.5
+"""How often a consumer that waits looks by itself."""
+
+
+@pytest.fixture(scope="module")
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningServer]]:
+    first = running("postgres", request, tmp_path_factory.mktemp("first"))
+    second = running("postgres", request, tmp_path_factory.mktemp("second"))
+    with first, second:
+        yield [first, second]
+
+
+@pytest.fixture
+def pair(both: list[RunningServer]) -> Iterator[list[Http]]:
+    connections = [Http(server.url) for server in both]
+    yield connections
+    for connection in connections:
+        connection.close()
+
+
+def until_waiting(http: Http) -> None:
+    deadline = time.monotonic() + 30
+    while http.get("/api/v1/status").json["waitingConsumers"] != 1:
+        assert time.monotonic() < deadline
+
+
+def woken_after(here: Http, there: RunningServer, queue: str, what: object) -> float:
+    """Seconds from what is done here to what a consumer that waits there gets."""
+    consumer, watcher = Http(there.url), Http(there.url)
+    try:
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(consumer.pop, queue, wait="true", timeout=30_000, autoAck="true")
+            until_waiting(watcher)
+            began = time.monotonic()
+            if isinstance(what, dict):
+                here.ack(what)
+            else:
+                here.push(queue, what)
+            (_,) = waiting.result(30)
+            return time.monotonic() - began
+    finally:
+        consumer.close()
+        watcher.close()
+
+
+def test_push_to_one_server_wakes_who_waits_at_the_other(pair: list[Http], both: list[RunningServer]) -> None:
+    queue = fresh()
+    woken_after(pair[0], both[1], queue, "the first makes the queue")
+    seconds = [woken_after(pair[0], both[1], queue, n) for n in range(7)]
+    assert max(seconds) < 1 + NET_SECONDS, seconds
+    assert statistics.median(seconds) < NET_SECONDS / 4, "woken by the net and not by the push"
+
+
+def test_ack_at_one_server_wakes_who_waits_for_the_rest_at_the_other(
+    pair: list[Http], both: list[RunningServer]
+) -> None:
+    seconds = []
+    for _ in range(7):
+        queue = fresh()
+        pair[0].push(queue, 1, 2)
+        (first,) = pair[0].pop(queue)
+        seconds.append(woken_after(pair[0], both[1], queue, first))
+    assert statistics.median(seconds) < NET_SECONDS / 2, seconds
+
+
+def test_every_message_is_delivered_exactly_once_per_group_over_both(both: list[RunningServer]) -> None:
+    queue, partitions, each, groups = fresh(), 6, 40, ("billing", "search")
+    total = partitions * each
+    seen: dict[str, list[tuple[int, int]]] = {group: [] for group in groups}
+    is_enough = threading.Event()
+
+    def produce(number: int) -> None:
+        http = Http(both[number % 2].url)
+        for n in range(0, each, 4):
+            http.push(queue, *[[number, n + k] for k in range(4)], partition=f"p{number}")
+        http.close()
+
+    def consume(number: int, group: str) -> None:
+        http = Http(both[number % 2].url)
+        while not is_enough.is_set():
+            messages = http.pop(queue, batch=7, partitions=2, wait="true", timeout=300, consumerGroup=group)
+            for message in messages:
+                seen[group].append(tuple(message["data"]))
+                assert http.ack(message)["success"] is True
+            if all(len(got) >= total for got in seen.values()):
+                is_enough.set()
+        http.close()
+
+    timer = threading.Timer(60, is_enough.set)
+    timer.start()
+    with ThreadPoolExecutor(16) as pool:
+        work = [pool.submit(consume, number, group) for number in range(4) for group in groups]
+        work += [pool.submit(produce, number) for number in range(partitions)]
+        for done in work:
+            done.result(90)
+    timer.cancel()
+    for got in seen.values():
+        assert Counter(got) == Counter((p, n) for p in range(partitions) for n in range(each))
+        for partition in range(partitions):
+            assert [n for p, n in got if p == partition] == list(range(each))

@@ -1,0 +1,92 @@
+"""A client that goes away in the moment in which messages are claimed for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from forebay.api.app import App
+from forebay.api.service import Service
+from forebay.broker.store import Popped, PopRequest, PushItem
+from forebay.broker.waiting import WaitingRoom
+from forebay.testing.fake_clock import FakeClock
+from forebay.testing.memory_store import MemoryStore
+
+
+class SlowStore(MemoryStore):
+    """Answers a pop that found something only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeClock())
+        self.has_claimed = asyncio.Event()
+        self.may_answer = asyncio.Event()
+
+    async def pop(self, request: PopRequest) -> Popped:
+        popped = await super().pop(request)
+        if popped.messages:
+            self.has_claimed.set()
+            await self.may_answer.wait()
+        return popped
+
+
+class Client:
+    """One request, and whether its client is still there."""
+
+    def __init__(self, store: MemoryStore, room: WaitingRoom, query: str) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.has_gone = asyncio.Event()
+        app = App(Service(store=store, waiting=room, clock=FakeClock()))
+        path = "/api/v1/pop/queue/q"
+        scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": []}
+        self.task = asyncio.create_task(app({**scope, "query_string": query.encode()}, self.receive, self.send))
+
+    async def receive(self) -> dict[str, Any]:
+        await self.has_gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self.sent.append(message)
+
+
+async def settled() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+@pytest.mark.parametrize("query", ["batch=9", "batch=9&wait=true", "batch=9&wait=true&autoAck=true"])
+async def test_claim_for_nobody_is_given_back(query: str, is_gone: bool) -> None:
+    store, room = SlowStore(), WaitingRoom(asyncio.get_running_loop())
+    await store.open(room.on_available)
+    if "wait" not in query:
+        await store.push([PushItem("q", "p", b"1", "a")])
+    client = Client(store, room, query)
+    await settled()
+    if "wait" in query:
+        assert len(room) == 1
+        await store.push([PushItem("q", "p", b"1", "a")])
+    await asyncio.wait_for(store.has_claimed.wait(), 10)
+    if is_gone:
+        client.has_gone.set()
+        await settled()
+    store.may_answer.set()
+    await asyncio.wait_for(client.task, 10)
+    assert [message.get("status") for message in client.sent] == ([] if is_gone else [200, None])
+    again = await store.pop(PopRequest(queue="q"))
+    assert [(message.transaction_id, message.attempts) for message in again.messages] == ([("a", 1)] if is_gone else [])
+    room.close()
+
+
+async def test_what_is_acknowledged_on_delivery_at_the_first_look_is_at_most_once() -> None:
+    store, room = SlowStore(), WaitingRoom(asyncio.get_running_loop())
+    await store.push([PushItem("q", "p", b"1", "a")])
+    client = Client(store, room, "autoAck=true")
+    await asyncio.wait_for(store.has_claimed.wait(), 10)
+    client.has_gone.set()
+    await settled()
+    store.may_answer.set()
+    await asyncio.wait_for(client.task, 10)
+    assert (await store.pop(PopRequest(queue="q"))).messages == []
+    room.close()
