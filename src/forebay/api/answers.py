@@ -18,6 +18,7 @@ from forebay.api.exchange import Answer
 from forebay.broker.store import Message
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - everything here is UTC; adding to it is exact, a float would not be
+_SEQS_WITH_SHORT_IDS = 1 << 48
 _encoder = msgspec.json.Encoder()
 
 
@@ -43,7 +44,9 @@ def _id_prefix(queue: str) -> str:
 
 def message_id(queue: str, seq: int) -> str:
     """`hhhhhhhh-hhhh-8hhh-8sss-ssssssssssss`: a hash of the queue's name and the seq, as a UUID of version 8."""
-    return f"{_id_prefix(queue)}{seq >> 48:03x}-{seq & 0xFFFF_FFFF_FFFF:012x}"
+    if seq < _SEQS_WITH_SHORT_IDS:
+        return f"{_id_prefix(queue)}000-{seq:012x}"
+    return f"{_id_prefix(queue)}{seq >> 48:03x}-{seq % _SEQS_WITH_SHORT_IDS:012x}"
 
 
 def data_of(message: Message) -> Raw:

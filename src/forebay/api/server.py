@@ -19,6 +19,7 @@ from pathlib import Path
 import uvicorn
 
 from forebay.api.app import App
+from forebay.api.one_write import Protocol
 from forebay.api.service import Service
 from forebay.errors import Permanent
 
@@ -112,7 +113,7 @@ def _collect_rarely() -> None:
 def _settings(app: App, listening: Listening) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=Protocol,
         ws="none",
         lifespan="off",
         interface="asgi3",

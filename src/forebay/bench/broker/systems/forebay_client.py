@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Sequence
+from http import HTTPStatus
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from forebay.client import Address, AsyncClient, Message
 from forebay.errors import Transient
 
 _REQUEST_SECONDS_MAX = 60
+_PAUSES_SECONDS = (1, 2, 4, 8, 16)
 _WAIT_SECONDS = 30
 
 
@@ -50,5 +54,15 @@ class ForebayClient:
 
 
 def delete_queue(url: str, queue: str) -> None:
+    """Away with it. A server whose disk is behind with what was just pushed gets time to catch up."""
     request = Request(f"{url}/api/v1/resources/queues/{queue}", method="DELETE")
-    urlopen(request, timeout=_REQUEST_SECONDS_MAX).close()
+    for pause in (*_PAUSES_SECONDS, None):
+        try:
+            urlopen(request, timeout=_REQUEST_SECONDS_MAX).close()
+        except HTTPError as error:
+            if error.code != HTTPStatus.SERVICE_UNAVAILABLE or pause is None:
+                detail = error.read().decode(errors="replace")
+                raise Transient(f"{queue} could not be deleted: {error.code} {detail}") from error
+            time.sleep(pause)
+        else:
+            return

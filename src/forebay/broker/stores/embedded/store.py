@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import threading
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +75,12 @@ class EmbeddedStore:
         self._directory = Path(directory)
         self._options = options or LogOptions()
         self._clock = clock or SystemClock()
-        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._work: SimpleQueue[None] = SimpleQueue()
+        """One entry for each time that somebody has put something into `_waiting`, or wants the thread to end."""
+        self._waiting: deque[_Work] = deque()
+        self._telling: asyncio.AbstractEventLoop | None = None
+        """The event loop that will tell the thread of what waits."""
+        self._is_ending = False
         self._thread: threading.Thread | None = None
         self._wake: Waker = lambda queue, count: None
         self._stored: Counter[str] = Counter()
@@ -86,6 +91,7 @@ class EmbeddedStore:
     async def open(self, on_available: Waker) -> None:
         self._wake = on_available
         await asyncio.to_thread(self._open)
+        self._is_ending = False
         self._thread = threading.Thread(target=self._run, name="forebay-store", daemon=True)
         self._thread.start()
 
@@ -115,6 +121,7 @@ class EmbeddedStore:
     async def close(self) -> None:
         if self._thread is None:
             return
+        self._is_ending = True
         self._work.put(None)
         await asyncio.to_thread(self._thread.join)
         self._thread = None
@@ -133,16 +140,14 @@ class EmbeddedStore:
     # --- the store's thread ---
 
     def _run(self) -> None:
-        is_open = True
-        while is_open:
-            batch = [self._work.get()]
-            while not self._work.empty():
-                batch.append(self._work.get())
-            if None in batch:
-                is_open = False
-            work = [item for item in batch if item is not None]
+        while True:
+            self._work.get()
+            is_ending = self._is_ending
+            work = [self._waiting.popleft() for _ in range(len(self._waiting))]
             if work:
                 self._cycle(work)
+            if is_ending:
+                break
         self._close()
 
     def _cycle(self, work: Sequence[_Work]) -> None:
@@ -204,8 +209,18 @@ class EmbeddedStore:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._thread is None:
             raise StoreUnavailable(f"{self._directory}: the store is closed")
-        self._work.put(_Work(call, future, synced))
+        self._waiting.append(_Work(call, future, synced))
+        loop = future.get_loop()
+        if self._telling is not loop:
+            # Told when the event loop has run everything that is ready now, so that requests which came together are
+            # committed together, and the thread does not compete with the loop for the interpreter meanwhile.
+            self._telling = loop
+            loop.call_soon(self._tell)
         return future
+
+    def _tell(self) -> None:
+        self._telling = None
+        self._work.put(None)
 
     # --- the protocol ---
 
