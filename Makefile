@@ -36,10 +36,10 @@ demo: $(STAMP) ## See Forebay at work, in a temporary directory.
 
 test: $(STAMP) ## Run all tests, with real servers and a browser.
 	@scripts/system-packages chromium strace
-	$(BIN)/pytest -n $(CORES) $(ARGS)
+	$(BIN)/pytest -n $(CORES) --dist loadgroup $(ARGS)
 
 test-fast: $(STAMP) ## Run the tests that are not marked slow, in under two minutes.
-	$(BIN)/pytest -n $(CORES) -m "not slow" $(ARGS)
+	$(BIN)/pytest -n $(CORES) --dist loadgroup -m "not slow" $(ARGS)
 
 check: $(STAMP) ## Lint, formatting, types, and the one-way rule between rooms.
 	$(BIN)/ruff check
@@ -57,6 +57,8 @@ docs: $(STAMP) ## Write the generated reference pages and check all links.
 	@mkdir -p docs/reference
 	$(BIN)/python -m forebay.config.reference > docs/reference/settings.md.new
 	@mv docs/reference/settings.md.new docs/reference/settings.md
+	$(BIN)/python -m forebay.spark.reference > docs/reference/spark-options.md.new
+	@mv docs/reference/spark-options.md.new docs/reference/spark-options.md
 	$(BIN)/python scripts/check_links.py
 
 lock: ## Write requirements.lock anew from pyproject.toml (ARGS=--upgrade for newer versions).
@@ -65,5 +67,5 @@ lock: ## Write requirements.lock anew from pyproject.toml (ARGS=--upgrade for ne
 
 clean: ## Remove what these targets made; sources and docs stay.
 	rm -rf $(VENV) .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
-	rm -f docs/reference/settings.md.new
+	rm -f docs/reference/*.md.new
 	find src tests scripts -type d -name __pycache__ -prune -exec rm -rf {} +

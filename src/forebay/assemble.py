@@ -47,6 +47,8 @@ def api_service(settings: ServerSettings, store: Store, *, store_name: str) -> S
         ),
         access=read_keys(Path(settings.keys)) if settings.keys else Access(),
         retention_seconds=settings.retention_interval.total_seconds(),
+        stage_seconds=settings.stage_retention.total_seconds(),
+        commit_seconds=settings.commit_retention.total_seconds(),
     )
 
 

@@ -170,9 +170,9 @@ class SegmentDamaged(Permanent):
 class RangeGone(Permanent):
     """The messages asked for were removed by retention. `first_seq` is the oldest that is still there."""
 
-    def __init__(self, base: Path, wanted_seq: int, first_seq: int) -> None:
+    def __init__(self, place: Path | str, wanted_seq: int, first_seq: int) -> None:
         super().__init__(
-            f"{base}: messages {wanted_seq}-{first_seq - 1} are gone (removed by retention)",
+            f"{place}: messages {wanted_seq}-{first_seq - 1} are gone (removed by retention)",
             remedy=f"The oldest message kept is {first_seq}",
         )
         self.wanted_seq = wanted_seq
@@ -252,3 +252,16 @@ class PayloadInClear(Permanent):
             remedy="Start the server with FOREBAY_ENCRYPTION_KEY",
         )
         self.queue = queue
+
+
+class StageUnknown(Permanent):
+    """The commit names stages that are not there: expired, aborted, or of another producer or epoch. Nothing was done.
+
+    Stage the rows again, then commit.
+    """
+
+    def __init__(self, stages: Sequence[str], producer: str, epoch: str) -> None:
+        shown = ", ".join(stages[:3]) + (f" and {len(stages) - 3} more" if len(stages) > 3 else "")
+        super().__init__(
+            f"no stage {shown} of producer {producer!r}, epoch {epoch!r}", remedy="Stage the rows again, then commit"
+        )

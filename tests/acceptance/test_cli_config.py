@@ -112,7 +112,8 @@ def test_show_gives_every_key_its_value_and_origin(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     heads, _, *rows = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
     assert heads == ["key", "value", "origin"]
-    assert [row for row in rows if not row[0].startswith("server.")] == [
+    assert ["spark.master", "local[*]", "default"] in rows
+    assert [row for row in rows if not row[0].startswith(("server.", "spark."))] == [
         ["profile", "performance", "forebay.yaml line 1"],
         ["data_dir", "there", "flag --data-dir"],
         ["log.segment_size", "1Gi", "profile performance"],

@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 import pytest
 
 from fixtures.running_stores import any_server, fresh, shared_postgres_database
-from forebay.client import Address, AsyncClient, Client, Refused, TransactionFailed, Unreachable, parse_address
+from forebay.client import Address, AsyncClient, Client, Refused, TransactionFailed, Unreachable, arrow, parse_address
 from forebay.testing.running_server import RunningServer
 
 __all__ = ["any_server", "shared_postgres_database"]
@@ -110,7 +111,41 @@ async def test_seek_reads_again_and_the_queue_is_a_table(any_server: RunningServ
         assert await rest() == []
         table = await client.read_arrow(queue, 2, limit=3)
         assert table.column("seq").to_pylist() == [2, 3, 4]
-        assert table.column("payload").to_pylist() == ['{"n":1}', '{"n":2}', '{"n":3}']
+        assert table.column("payload").to_pylist() == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+
+
+async def test_rows_are_written_once_however_often_they_are_committed(any_server: RunningServer) -> None:
+    queue = fresh()
+    rows = pa.table({"payload": [f'{{"n":{n}}}' for n in range(1000)], "partition": [f"p{n % 3}" for n in range(1000)]})
+    async with AsyncClient(any_server.url) as client:
+        aborted = await client.stage(queue, rows, producer=queue, epoch=0)
+        assert await client.abort(producer=queue, epoch=0) == len(aborted) == 1
+        for is_repeated in (False, True):
+            stages = await client.stage(queue, rows, producer=queue, epoch=1, part="7")
+            done = await client.commit(stages, producer=queue, epoch=1)
+            assert (done.already, done.messages, done.queues[queue].last_seq) == (is_repeated, 1000, 1000)
+        table = await client.read_arrow(queue)
+        assert table.column("payload").to_pylist() == [text.encode() for text in rows.column("payload").to_pylist()]
+        narrow = [batch async for batch in client.iter_arrow(queue, 10, 20, partitions=["p1"])]
+        assert [seq for batch in narrow for seq in batch.column("seq").to_pylist()] == [11, 14, 17, 20]
+        (message,) = await client.pop(f"{queue}/p1")
+        assert message.data == {"n": 1}
+
+
+async def test_large_table_is_read_and_written_in_pieces(
+    any_server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = fresh()
+    monkeypatch.setattr(arrow, "STAGE_BYTES", 10_000)
+    monkeypatch.setattr(arrow, "PIECE_BYTES", 7_000)
+    rows = pa.table({"payload": [b'"%s"' % (b"%04d" % n * 20) for n in range(1000)]})
+    async with AsyncClient(any_server.url) as client:
+        stages = await client.stage(queue, rows, producer=queue, epoch=1)
+        assert len(stages) > 5
+        await client.commit(stages, producer=queue, epoch=1)
+        table = await client.read_arrow(queue)
+        assert table.column("seq").to_pylist() == list(range(1, 1001))
+        assert table.column("payload").to_pylist() == rows.column("payload").to_pylist()
 
 
 async def test_a_waiting_consumer_is_woken_by_a_push(any_server: RunningServer) -> None:
@@ -200,6 +235,13 @@ def test_the_client_without_async_does_the_same(tmp_path: Path) -> None:
         client.consume("done", handler, wait=False)
         assert client.get("/api/v1/dlq")["total"] == 1
         assert client.read_arrow("orders").num_rows == 3
+        stages = client.stage("orders", pa.table({"payload": ["4"]}), producer="p", epoch=1)
         server.kill()
         server.start()
         assert client.read_arrow("orders").num_rows == 3, "the server was killed with -9"
+        assert client.commit(stages, producer="p", epoch=1).messages == 1
+        server.kill()
+        server.start()
+        assert client.commit(stages, producer="p", epoch=1).already
+        assert sum(batch.num_rows for batch in client.iter_arrow("orders")) == 4
+        assert client.abort(producer="p", epoch=1) == 0

@@ -12,6 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 import schemathesis
+from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -19,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from fixtures.arrow_steps import ipc
 from fixtures.running_stores import running, shared_postgres_database
 from forebay.api.openapi import description
 from forebay.api.routes import ALL_ROUTES
@@ -27,6 +29,16 @@ from forebay.testing.running_server import RunningServer
 __all__ = ["shared_postgres_database"]
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+ROWS = ipc({"payload": ["1", "no JSON"], "partition": ["a", None]})
+
+
+@schemathesis.serializer("application/vnd.apache.arrow.stream")
+def arrow_body(context: schemathesis.SerializationContext, value: Any) -> bytes:
+    return value if isinstance(value, bytes) else json.dumps(value).encode()
+
+
+schemathesis.openapi.media_type("application/vnd.apache.arrow.stream", st.just(ROWS) | st.binary())
 
 
 @pytest.fixture(scope="module")

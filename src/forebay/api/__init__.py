@@ -33,6 +33,10 @@ stored, so that it is the same in every answer that names the message.
 **Long polls** wait in `forebay.broker.waiting`. A client that goes away is out of its line at once and nothing is
 popped for it. When the server stops they end with 204.
 
+**Arrow.** A range of a queue is answered chunk by chunk while it is read, with no length announced. When something
+breaks in the middle the connection is cut, and Arrow's end-of-stream marker is missing: ask again behind the last row.
+Rows on their way in are staged, then committed (`forebay.broker.arrow`). `partition` may be given several times.
+
 **What it does not do.** Server-side buffering (`bufferMs`, `bufferMax`) is accepted, but such a push is stored at once
 and says so (`qos0: false`). While push maintenance is on, pushes are refused with 503; nothing is set aside for later.
 """

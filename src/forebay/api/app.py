@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any
 
-from forebay.api.exchange import Answer, ClientGone, Receive, Request
+from forebay.api.exchange import Answer, ClientGone, Receive, Request, StreamedAnswer
 from forebay.api.problems import JSON_PROBLEM, Problem, problem_of
 from forebay.api.routes import ALL_ROUTES
 from forebay.api.routing import Route, Router
@@ -31,6 +32,7 @@ class App:
         service = self.service
         method = scope["method"]
         route: Route | None = None
+        answer: Answer | StreamedAnswer
         try:
             if method == "OPTIONS":
                 answer = self.router.options(scope["raw_path"])
@@ -51,7 +53,10 @@ class App:
             _log.exception("BUG: %s %s", method, scope["path"])
             answer = _told(Problem(500, "a bug in Forebay; the server's log has its traceback", code="bug"))
         service.counts.requests[method, route.path if route else "", answer.status] += 1
-        await _send(send, answer)
+        if isinstance(answer, StreamedAnswer):
+            await _stream(scope, receive, send, answer)
+        else:
+            await _send(send, answer)
 
 
 async def _send(send: Send, answer: Answer) -> None:
@@ -63,6 +68,39 @@ async def _send(send: Send, answer: Answer) -> None:
         headers = list(more)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def _stream(scope: Mapping[str, Any], receive: Receive, send: Send, answer: StreamedAnswer) -> None:
+    """Send chunk by chunk, the next one being made meanwhile; stop when the client has gone.
+
+    When a chunk cannot be made, return without ending the body: uvicorn then cuts the connection, which is the only
+    way to tell a client that has seen a 200 already.
+    """
+    headers = [(b"content-type", answer.content_type)]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        if scope["method"] != "HEAD":
+            async for chunk in answer.chunks:
+                if gone.done():
+                    return
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    except Exception as error:  # noqa: BLE001 - whatever it is, the client has to see that the answer is not whole
+        _log.warning("%s %s: cut off: %s", scope["method"], scope["path"], error, exc_info=not _is_known(error))
+    finally:
+        gone.cancel()
+        if isinstance(answer.chunks, AsyncGenerator):
+            await answer.chunks.aclose()
+
+
+def _is_known(error: Exception) -> bool:
+    return isinstance(error, ForebayError)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _told(problem: Problem) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -31,6 +31,14 @@ class Answer(NamedTuple):
 NO_CONTENT = Answer(204)
 
 
+class StreamedAnswer(NamedTuple):
+    """An answer whose body is made while it is sent. If making it fails, the connection is cut: nothing ends it."""
+
+    status: int
+    chunks: AsyncIterator[bytes | memoryview]
+    content_type: bytes
+
+
 class Request:
     """What a handler sees: `path` holds the parameters of the path, decoded, in order."""
 
@@ -49,6 +57,10 @@ class Request:
         if self._query is None:
             self._query = _parsed(self.scope["query_string"])
         return self._query
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """All that a query parameter was given, in order."""
+        return tuple([value for key, value in _pairs(self.scope["query_string"]) if key == name])
 
     def header(self, name: bytes) -> bytes:
         for known, value in self.scope["headers"]:
@@ -135,11 +147,13 @@ def _too_large(limit: int) -> Problem:
 
 
 def _parsed(query: bytes) -> dict[str, str]:
-    if not query:
-        return {}
+    return dict(_pairs(query)) if query else {}
+
+
+def _pairs(query: bytes) -> list[tuple[str, str]]:
     try:
         text = query.decode()
-        return dict(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX))
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
     except UnicodeDecodeError as error:
         raise wrong(None, "the query is not UTF-8") from error
     except ValueError as error:

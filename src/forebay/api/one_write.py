@@ -27,7 +27,7 @@ class _Joining:
     def write(self, data: bytes) -> None:
         if self._head:
             data, self._head = self._head + data, b""
-        elif data.startswith(_HEAD) and not data.startswith(_INTERIM):
+        elif data[:7] == _HEAD and data[:10] != _INTERIM:
             self._head = data
             return
         self._transport.write(data)

@@ -10,10 +10,11 @@ import msgspec
 
 import forebay
 from forebay.api.problems import STATUSES, TITLES
-from forebay.api.routing import Route, Scope
+from forebay.api.routing import Content, Route, Scope
 from forebay.model.queue import NAME_CHARACTERS_MAX
 
 _REFERENCE = "#/components/schemas/{name}"
+_BYTES = {"type": "string", "format": "binary"}
 EVERYWHERE = (400, 401, 403)
 """Problems that every operation but the open ones may answer with."""
 
@@ -28,11 +29,13 @@ class Problem(msgspec.Struct):
     error: str
     code: str
     field: str | None = None
+    firstSeq: int | None = None  # noqa: N815 - the wire's name
 
 
 def description(routes: Sequence[Route]) -> bytes:
     """The document at `/openapi.json`."""
-    kinds = [kind for route in routes for kind in (route.body, *_shapes(route)) if kind is not None]
+    bodies = [route.body for route in routes if route.body not in (None, bytes)]
+    kinds = [*bodies, *[kind for route in routes for kind in _shapes(route)]]
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=_REFERENCE)
     by_kind = {_key(kind): schema for kind, schema in zip([*kinds, Problem], schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
@@ -59,7 +62,7 @@ def description(routes: Sequence[Route]) -> bytes:
 
 
 def _shapes(route: Route) -> list[Any]:
-    return [kind for kind in route.answers.values() if not _is_text(kind)]
+    return [kind for kind in route.answers.values() if not _is_text(kind) and not isinstance(kind, Content)]
 
 
 def _is_text(kind: Any) -> bool:
@@ -82,7 +85,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     if route.body is not None:
         operation["requestBody"] = {
             "required": not route.is_body_optional,
-            "content": {"application/json": {"schema": schemas[_key(route.body)]}},
+            "content": {route.body_type: {"schema": _BYTES if route.body is bytes else schemas[_key(route.body)]}},
         }
     if route.scope is not Scope.OPEN:
         operation["security"] = [{}, {"bearer": []}, {"key": []}]
@@ -109,6 +112,8 @@ def _responses(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     for status, kind in route.answers.items():
         if kind is None:
             answers[str(status)] = {"description": "Nothing at the moment."}
+        elif isinstance(kind, Content):
+            answers[str(status)] = {"description": route.summary, "content": {kind.media_type: {"schema": _BYTES}}}
         elif _is_text(kind):
             content = "text/plain" if kind is str else "text/html"
             answers[str(status)] = {"description": "Text.", "content": {content: {"schema": {"type": "string"}}}}
@@ -156,7 +161,9 @@ def _section(route: Route) -> str:
     ]
     table = f"<table><tr><th>query<th>default<th>meaning</tr>{''.join(rows)}</table>" if rows else ""
     body = ""
-    if route.body is not None:
+    if route.body is bytes:
+        body = f"<p>Body: <code>{escape(route.body_type)}</code></p>"
+    elif route.body is not None:
         members = ", ".join(
             f"<code>{escape(field.encode_name)}</code>{'' if field.required else '?'}"
             for field in msgspec.structs.fields(route.body)

@@ -2,11 +2,13 @@
 
 A problem is `application/problem+json` (RFC 9457) with four members more: `error`, the sentence that Queen's clients
 show; `code`, its kind in one word; `field`, the part of the request that is wrong, where there is one; and, where the
-store could not answer, `outcomeUnknown`: false when nothing was done, true when everything may have been.
+store could not answer, `outcomeUnknown`: false when nothing was done, true when everything may have been. Where
+messages are gone, `firstSeq` is the oldest that is kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +23,7 @@ from forebay.errors import (
     PayloadInClear,
     QueueFull,
     RangeGone,
+    StageUnknown,
     StoreUnavailable,
     Transient,
     UnknownQueue,
@@ -35,6 +38,7 @@ TITLES = {
     403: "Not with this key",
     404: "Not found",
     405: "Not with this method",
+    409: "Not as things stand",
     410: "Gone",
     413: "Too large",
     415: "Cannot read this encoding",
@@ -49,6 +53,7 @@ STATUSES: tuple[tuple[type[ForebayError], int, str], ...] = (
     (QueueFull, 429, "queue_full"),
     (UnknownQueue, 404, "unknown_queue"),
     (RangeGone, 410, "range_gone"),
+    (StageUnknown, 409, "stage_unknown"),
     (BatchRefused, 413, "too_large"),
     (DiskFull, 507, "disk_full"),
     (AppendFailed, 503, "not_stored"),
@@ -74,6 +79,7 @@ class Problem(Exception):
         field: str | None = None,
         is_outcome_unknown: bool | None = None,
         headers: tuple[tuple[bytes, bytes], ...] = (),
+        members: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
@@ -82,6 +88,7 @@ class Problem(Exception):
         self.field = field
         self.is_outcome_unknown = is_outcome_unknown
         self.headers = headers
+        self.members = members or {}
 
     def body(self) -> bytes:
         detail = self.detail if self.field is None else f"{self.field}: {self.detail}"
@@ -97,6 +104,7 @@ class Problem(Exception):
             document["field"] = self.field
         if self.is_outcome_unknown is not None:
             document["outcomeUnknown"] = self.is_outcome_unknown
+        document.update(self.members)
         return msgspec.json.encode(document)
 
 
@@ -120,7 +128,10 @@ def problem_of(error: ForebayError) -> Problem:
         if isinstance(error, kind):
             headers = _retry_after() if isinstance(error, Transient) else ()
             is_unknown = error.is_outcome_unknown if isinstance(error, StoreUnavailable) else None
-            return Problem(status, str(error), code=code, is_outcome_unknown=is_unknown, headers=headers)
+            members = {"firstSeq": error.first_seq} if isinstance(error, RangeGone) else None
+            return Problem(
+                status, str(error), code=code, is_outcome_unknown=is_unknown, headers=headers, members=members
+            )
     return Problem(400, str(error), code="refused")
 
 

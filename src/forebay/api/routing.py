@@ -12,14 +12,14 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Answer, Request, StreamedAnswer
 from forebay.api.parameters import Parameter, checked_name
 from forebay.api.problems import Problem, not_found, wrong
 
 if TYPE_CHECKING:
     from forebay.api.service import Service
 
-Handler = Callable[["Service", Request], Awaitable[Answer]]
+Handler = Callable[["Service", Request], Awaitable[Answer | StreamedAnswer]]
 
 
 class Scope(IntEnum):
@@ -32,6 +32,13 @@ class Scope(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Content:
+    """An answer that is neither JSON nor text."""
+
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """One operation."""
 
@@ -41,8 +48,10 @@ class Route:
     summary: str
     scope: Scope
     answers: Mapping[int, Any] = field(default_factory=dict)
-    """Type of the body by status; None for an answer without one."""
+    """Type of the body by status; None for an answer without one, `Content` for one that is no JSON."""
     body: type | None = None
+    """Struct of a JSON body; `bytes` for a body of another kind, which `body_type` names."""
+    body_type: str = "application/json"
     query: tuple[Parameter[Any], ...] = ()
     problems: tuple[int, ...] = ()
     """Statuses that it may answer with beyond 400 and those of every operation."""

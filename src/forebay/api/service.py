@@ -49,6 +49,8 @@ class Service:
     access: Access = field(default_factory=Access)
     counts: Counts = field(default_factory=Counts)
     retention_seconds: float = 30.0
+    stage_seconds: float = 86_400.0
+    commit_seconds: float = 30 * 86_400.0
     flag_seconds: float = 1.0
     started_us: int = 0
     is_ready: bool = False
@@ -82,6 +84,7 @@ class Service:
 
     async def _retain(self) -> None:
         await self.store.apply_retention()
+        await self.store.expire_stages(self.stage_seconds, self.commit_seconds)
 
     async def _every(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         while True:

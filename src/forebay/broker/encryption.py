@@ -24,8 +24,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from forebay.errors import Permanent
 
 KEY_VARIABLES = ("FOREBAY_ENCRYPTION_KEY", "QUEEN_ENCRYPTION_KEY")
-_PREFIX = b"\0FBE"
-_PLAIN, _SEALED = b"\0FBE0", b"\0FBE1"
+MARK = b"\0FBE"
+"""What a payload starts with that is sealed, or looks like it."""
+SEALED_MARK = b"\0FBE1"
+_PLAIN = b"\0FBE0"
 _NONCE_BYTES = 12
 _KEY_BYTES = 32
 
@@ -38,7 +40,7 @@ class Cipher:
 
     def seal(self, payload: bytes, queue: str) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
-        return _SEALED + nonce + self._cipher.encrypt(nonce, payload, queue.encode())
+        return SEALED_MARK + nonce + self._cipher.encrypt(nonce, payload, queue.encode())
 
     def open(self, stored: bytes, queue: str) -> bytes:
         nonce, sealed = stored[5 : 5 + _NONCE_BYTES], stored[5 + _NONCE_BYTES :]
@@ -65,24 +67,24 @@ def cipher_from(environ: Mapping[str, str], file: Path | None) -> Cipher | None:
 
 
 def is_sealed(stored: bytes) -> bool:
-    return stored.startswith(_SEALED)
+    return stored.startswith(SEALED_MARK)
 
 
 def is_marked(payload: bytes) -> bool:
     """Whether it is sealed, or looks like it: what the two functions below have to do with."""
-    return payload.startswith(_PREFIX)
+    return payload.startswith(MARK)
 
 
 def stored_form(payload: bytes, queue: str, cipher: Cipher | None) -> bytes:
     """What goes to the store; `cipher` is that of an encrypted queue."""
     if cipher is not None:
         return cipher.seal(payload, queue)
-    return _PLAIN + payload if payload.startswith(_PREFIX) else payload
+    return _PLAIN + payload if payload.startswith(MARK) else payload
 
 
 def plain_form(stored: bytes, queue: str, cipher: Cipher | None) -> bytes:
     """What came in, from what the store gave back."""
-    if not stored.startswith(_PREFIX):
+    if not stored.startswith(MARK):
         return stored
     if stored.startswith(_PLAIN):
         return stored[len(_PLAIN) :]

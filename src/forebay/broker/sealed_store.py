@@ -7,11 +7,15 @@ another server has made encrypted a moment ago is safe too.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, TypeVar
 
+import pyarrow as pa
 from msgspec.structs import replace
 
+from forebay.broker.arrow.outgoing import has_marked, with_payloads
 from forebay.broker.encryption import Cipher, is_marked, plain_form, stored_form
 from forebay.broker.store import (
     Acknowledgement,
@@ -22,6 +26,9 @@ from forebay.broker.store import (
     PopRequest,
     Pushed,
     PushItem,
+    RangeRequest,
+    Staged,
+    StageName,
     Store,
     TransactionOutcome,
 )
@@ -77,6 +84,36 @@ class SealedStore:
     def _plain(self, message: Message) -> Message:
         payload = plain_form(message.payload, message.queue, self._cipher)
         return message if payload is message.payload else replace(message, payload=payload)
+
+    async def stage(self, queue: str, stage_id: str, name: StageName, batches: Sequence[pa.RecordBatch]) -> Staged:
+        while True:
+            try:
+                stored = await asyncio.to_thread(self._stored_batches, queue, batches)
+                return await self._inner.stage(queue, stage_id, name, stored)
+            except PayloadInClear as refused:
+                if self._cipher is None or refused.queue in self._encrypted:
+                    raise
+                self._encrypted.add(refused.queue)
+
+    def _stored_batches(self, queue: str, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        cipher = self._cipher if queue in self._encrypted else None
+        return [
+            with_payloads(batch, lambda payload: stored_form(payload, queue, cipher))
+            if cipher is not None or has_marked(batch)
+            else batch
+            for batch in batches
+        ]
+
+    async def read_batches(self, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
+        return self._plain_batches(await self._inner.read_batches(wanted), wanted.queue)
+
+    async def _plain_batches(self, batches: AsyncIterator[pa.RecordBatch], queue: str) -> AsyncIterator[pa.RecordBatch]:
+        async with aclosing(batches):  # type: ignore[type-var]  # they are generators
+            async for batch in batches:
+                yield await asyncio.to_thread(self._plain_batch, batch, queue) if has_marked(batch) else batch
+
+    def _plain_batch(self, batch: pa.RecordBatch, queue: str) -> pa.RecordBatch:
+        return with_payloads(batch, lambda payload: plain_form(payload, queue, self._cipher))
 
     async def pop(self, request: PopRequest) -> Popped:
         popped = await self._inner.pop(request)

@@ -11,13 +11,17 @@ store raises `ForebayError`s for what only it can know: `StoreUnavailable` (tran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from forebay.broker.delivery import Answer, Answered
+from forebay.model.message import SeqRange
 from forebay.model.queue import DEFAULT_GROUP, Queue, QueueOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Waker = Callable[[str, int], None]
 """Told of every commit that made messages available, or due at another time: the queue's name, and how many."""
@@ -311,3 +315,81 @@ class Store(Protocol):
 
     async def apply_retention(self) -> int:
         """Remove what the queues' options no longer keep; returns how many messages."""
+
+    # Arrow: many messages at once, as columns (`forebay.broker.arrow`)
+
+    async def bounds(self, queue: str, time_us: int | None = None) -> QueueBounds:
+        """What can be read of the queue now, and where a time is in it."""
+
+    async def read_batches(self, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
+        """Messages as batches of `arrow.WIRE_SCHEMA`, in seq order; `RangeGone` where retention was faster.
+
+        What is wrong with the request is raised here; the batches are read while somebody asks for them.
+        """
+
+    async def stage(self, queue: str, stage_id: str, name: StageName, batches: Sequence[pa.RecordBatch]) -> Staged:
+        """Keep messages (`arrow.STAGED_SCHEMA`) durably until they are committed. Nobody sees them before."""
+
+    async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
+        """Turn the stages into messages, all at one moment, once for a producer's epoch."""
+
+    async def abort_stages(self, producer: str, epoch: str) -> int:
+        """Forget what was staged and not committed; returns how many stages that were."""
+
+    async def stage_figures(self) -> StageFigures: ...
+
+    async def expire_stages(self, stage_seconds: float, commit_seconds: float) -> int:
+        """Remove stages, and forget commits, that are older than this; returns how many stages."""
+
+
+class QueueBounds(NamedTuple):
+    first_seq: int
+    """The oldest message kept; `next_seq` when there is none."""
+    next_seq: int
+    """What the next message gets. Everything below it can be read and never changes."""
+    size_bytes: int
+    seq_at_time: int | None = None
+    """The first message made at the time asked for, or later; `next_seq` when there is none."""
+
+
+class RangeRequest(NamedTuple):
+    """Which messages of a queue; both ends are included. What is None or empty does not narrow."""
+
+    queue: str
+    from_seq: int | None = None
+    to_seq: int | None = None
+    partitions: tuple[str, ...] = ()
+    created_from_us: int | None = None
+    created_to_us: int | None = None
+    """Made before this."""
+    bytes_max: int | None = None
+    """Of payloads together; the first message is given whatever its size."""
+
+
+class StageName(NamedTuple):
+    """Who staged what: `epoch` is committed once, `part` is for people."""
+
+    producer: str
+    epoch: str
+    part: str
+
+
+class Staged(NamedTuple):
+    stage_id: str
+    messages: int
+    size_bytes: int
+
+
+class CommitOutcome(NamedTuple):
+    is_repeated: bool
+    """The epoch had been committed before; the rest says what was done then."""
+    messages: int
+    duplicates: int
+    queues: dict[str, SeqRange]
+
+
+class StageFigures(NamedTuple):
+    stages: int
+    size_bytes: int
+    expired: int
+    """Stages that nobody committed in time, since the store was opened."""

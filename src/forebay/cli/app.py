@@ -35,6 +35,7 @@ EXAMPLES = (
     ("forebay demo", "see it work, in a throw-away directory"),
     ("forebay serve", "queues on http://127.0.0.1:6632, data in forebay-data"),
     ("forebay push orders '{\"id\": 7}'", "then `forebay pop orders@billing`"),
+    ("forebay up -c forebay.yaml", "the same, and the flows of the file on Spark"),
     ("forebay config show --profile performance", "what would be in effect, and why"),
     ("forebay config check forebay.yaml", "all faults of a settings file at once"),
     ("forebay log inspect forebay-data/log", "what a commit log holds"),
@@ -58,12 +59,15 @@ class Command:
 COMMANDS = (
     Command("demo", "forebay.cli.demo_command:demo", "See Forebay work, in a throw-away directory.", "First steps"),
     Command("serve", "forebay.cli.serve_command:serve", "Serve queues over HTTP.", "First steps"),
+    Command("up", "forebay.cli.up_command:up", "Serve queues and run flows: server and worker in one.", "First steps"),
     Command("push", "forebay.cli.push_command:push", "Push messages: one, from a pipe, or from a file.", "Messages"),
     Command("pop", "forebay.cli.pop_command:pop", "Take messages, print and acknowledge them.", "Messages"),
     Command("tail", "forebay.cli.pop_command:tail", "Look at the last messages, and follow.", "Messages"),
     Command("queues", "forebay.cli.broker_commands:queues", "List queues.", "Messages"),
     Command("groups", "forebay.cli.broker_commands:groups", "List groups and their lag.", "Messages"),
     Command("dlq", "forebay.cli.broker_commands:dlq", "List, replay and purge dead letters.", "Messages"),
+    Command("flows", "forebay.cli.flows_command:app", "Check, list, run, pause and resume flows.", "Flows"),
+    Command("worker", "forebay.cli.worker_command:worker", "Run flows on Spark.", "Flows"),
     Command(
         "config",
         "forebay.cli.config_command:app",

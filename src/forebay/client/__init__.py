@@ -23,17 +23,24 @@ connection) is tried again `attempts` times with growing pauses, and then raised
 **Leases.** `take` hands out messages one by one; those that were fetched but not handed out yet are leased too. For
 work that takes longer than the lease use `consume`, which renews the lease while the handler runs, acknowledges when
 it returns, and reports the error when it raises.
+
+**Many at a time.** `read_arrow` and `iter_arrow` read a queue as Arrow columns, without a group. `stage` and `commit`
+write rows once, however often the program that writes them is killed and starts again:
+
+    stages = await client.stage("orders", table, producer="nightly", epoch="2026-01-31")
+    await client.commit(stages, producer="nightly", epoch="2026-01-31")
 """
 
 from forebay.client.addresses import Address, parse_address
 from forebay.client.async_client import AsyncClient
-from forebay.client.messages import Message, Pushed, PushSummary, Refused, TransactionFailed, Unreachable
+from forebay.client.messages import Committed, Message, Pushed, PushSummary, Refused, TransactionFailed, Unreachable
 from forebay.client.sync_client import Client
 
 __all__ = [
     "Address",
     "AsyncClient",
     "Client",
+    "Committed",
     "Message",
     "PushSummary",
     "Pushed",

@@ -12,9 +12,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 import pyarrow as pa
 
+from forebay.client import arrow
 from forebay.client.addresses import Address, address_of
+from forebay.client.arrow import Rows
 from forebay.client.merging import PushMerger
-from forebay.client.messages import Message, Pushed, PushSummary, TransactionFailed, messages_of
+from forebay.client.messages import Committed, Message, Pushed, PushSummary, TransactionFailed, messages_of
 from forebay.client.transport import Transport
 from forebay.model.ids import minted_id
 from forebay.model.queue import DEFAULT_PARTITION
@@ -26,6 +28,7 @@ _READ_AT_ONCE = 1000
 _MERGERS_MAX = 1000
 _decode_pushed = msgspec.json.Decoder(list[Pushed]).decode
 _decode_summary = msgspec.json.Decoder(PushSummary).decode
+_decode_committed = msgspec.json.Decoder(Committed).decode
 
 
 class AsyncClient:
@@ -296,20 +299,49 @@ class AsyncClient:
                 return
             from_seq = answer["nextSeq"]
 
-    async def read_arrow(self, queue: str, from_seq: int = 1, *, limit: int | None = None) -> pa.Table:
-        """A queue as an Arrow table; `.to_pandas()` makes a data frame of it."""
-        rows = [
-            {
-                "seq": message["seq"],
-                "partition": message["partition"],
-                "transaction_id": message["transactionId"],
-                "trace_id": message.get("traceId"),
-                "created_at": message["createdAt"],
-                "payload": _encode(message["data"]).decode(),
-            }
-            async for message in self.read(queue, from_seq, limit=limit)
-        ]
-        return pa.Table.from_pylist(rows, schema=_ARROW_SCHEMA)
+    async def iter_arrow(
+        self,
+        queue: str,
+        from_seq: int | None = None,
+        to_seq: int | None = None,
+        *,
+        partitions: Sequence[str] = (),
+        limit: int | None = None,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Messages of a queue as Arrow batches, up to `to_seq` or to what is there now, whichever ends first."""
+        async for batch in arrow.batches(self._transport, queue, from_seq, to_seq, partitions, limit):
+            yield batch
+
+    async def read_arrow(
+        self,
+        queue: str,
+        from_seq: int | None = None,
+        to_seq: int | None = None,
+        *,
+        partitions: Sequence[str] = (),
+        limit: int | None = None,
+    ) -> pa.Table:
+        """A queue as an Arrow table; `.to_pandas()` makes a data frame of it. Payloads are bytes."""
+        found = self.iter_arrow(queue, from_seq, to_seq, partitions=partitions, limit=limit)
+        return pa.Table.from_batches([batch async for batch in found], schema=arrow.SCHEMA)
+
+    async def stage(self, queue: str, rows: Rows, *, producer: str, epoch: str | int, part: str = "") -> list[str]:
+        """Send rows that nobody sees before `commit` names their stages; returns the ids of those.
+
+        Columns: `payload` (bytes or text), and as you like `partition`, `transaction_id`, `trace_id`, `headers`.
+        """
+        return await arrow.stage(self._transport, queue, rows, producer, str(epoch), part)
+
+    async def commit(self, stages: Sequence[str], *, producer: str, epoch: str | int) -> Committed:
+        """Make staged rows messages, all at once, once for the producer's epoch: safe to repeat."""
+        body = {"producer": producer, "epoch": str(epoch), "stages": list(stages)}
+        _, answer = await self._transport.request("POST", "/api/v1/arrow/commit", _encode(body))
+        return _decode_committed(answer)
+
+    async def abort(self, *, producer: str, epoch: str | int) -> int:
+        """Forget what was staged for the epoch and not committed; returns how many stages that were."""
+        query = urlencode({"producer": producer, "epoch": str(epoch)})
+        return int((await self._json("DELETE", f"/api/v1/arrow/stages?{query}"))["removed"])
 
     async def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
         """Any of the server's GET routes; see its `/docs`."""
@@ -322,18 +354,6 @@ class AsyncClient:
     async def _json(self, method: str, path: str, body: object | None = None) -> Any:
         _, answer = await self._transport.request(method, path, None if body is None else _encode(body))
         return _decode(answer) if answer else None
-
-
-_ARROW_SCHEMA = pa.schema(
-    [
-        ("seq", pa.int64()),
-        ("partition", pa.string()),
-        ("transaction_id", pa.string()),
-        ("trace_id", pa.string()),
-        ("created_at", pa.string()),
-        ("payload", pa.string()),
-    ]
-)
 
 
 class Transaction:

@@ -31,6 +31,21 @@ class PushSummary(msgspec.Struct, rename="camel", frozen=True, gc=False):
     messages: int
 
 
+class CommittedSeqs(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    first_seq: int
+    last_seq: int
+
+
+class Committed(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """What a commit of staged rows did; with `already`, what an earlier one of the same epoch did."""
+
+    already: bool
+    messages: int
+    duplicates: int
+    """Rows whose id their partition held already; they were left out."""
+    queues: dict[str, CommittedSeqs]
+
+
 class Message(msgspec.Struct, frozen=True, gc=False):
     """A message as it was delivered. `raw` is the payload's JSON text, byte for byte as it was pushed."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar, overload
@@ -12,8 +12,9 @@ from typing import Any, TypeVar, overload
 import pyarrow as pa
 
 from forebay.client.addresses import Address
+from forebay.client.arrow import Rows
 from forebay.client.async_client import AsyncClient, Transaction
-from forebay.client.messages import Message, Pushed, PushSummary
+from forebay.client.messages import Committed, Message, Pushed, PushSummary
 
 T = TypeVar("T")
 
@@ -116,8 +117,26 @@ class Client:
     ) -> dict[str, Any]:
         return self._run(self._client.seek(address, seq=seq, time=time, to_end=to_end))
 
-    def read_arrow(self, queue: str, from_seq: int = 1, *, limit: int | None = None) -> pa.Table:
-        return self._run(self._client.read_arrow(queue, from_seq, limit=limit))
+    def iter_arrow(
+        self, queue: str, from_seq: int | None = None, to_seq: int | None = None, **options: Any
+    ) -> Iterator[pa.RecordBatch]:
+        batches = self._client.iter_arrow(queue, from_seq, to_seq, **options)
+        while (batch := self._run(_next_or_none(batches))) is not None:
+            yield batch
+
+    def read_arrow(
+        self, queue: str, from_seq: int | None = None, to_seq: int | None = None, **options: Any
+    ) -> pa.Table:
+        return self._run(self._client.read_arrow(queue, from_seq, to_seq, **options))
+
+    def stage(self, queue: str, rows: Rows, *, producer: str, epoch: str | int, part: str = "") -> list[str]:
+        return self._run(self._client.stage(queue, rows, producer=producer, epoch=epoch, part=part))
+
+    def commit(self, stages: Sequence[str], *, producer: str, epoch: str | int) -> Committed:
+        return self._run(self._client.commit(stages, producer=producer, epoch=epoch))
+
+    def abort(self, *, producer: str, epoch: str | int) -> int:
+        return self._run(self._client.abort(producer=producer, epoch=epoch))
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
         return self._run(self._client.get(path, query))
@@ -132,6 +151,10 @@ class Client:
         except BaseException:
             future.cancel()
             raise
+
+
+async def _next_or_none(batches: AsyncIterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    return await anext(batches, None)
 
 
 class SyncTransaction:

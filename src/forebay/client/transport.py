@@ -45,7 +45,13 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
 
     async def request(
-        self, method: str, path: str, body: bytes | None = None, *, extra_seconds: float = 0
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        extra_seconds: float = 0,
+        content_type: str = "application/json",
     ) -> tuple[int, bytes]:
         """The answer's status and body. Retries what may succeed later; raises `Refused` for what will not."""
         fault = "no attempt was made"
@@ -55,7 +61,7 @@ class Transport:
                 await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             url = self._choose(attempt)
             try:
-                status, answer = await self._send(method, url + path, body, extra_seconds)
+                status, answer = await self._send(method, url + path, body, extra_seconds, content_type)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 self._unhealthy_until[url] = self._clock.monotonic() + self._retry_unhealthy_seconds
                 fault = f"{url}: {error or type(error).__name__}"
@@ -73,14 +79,17 @@ class Transport:
         healthy = [url for url in self._urls if self._unhealthy_until.get(url, 0) <= now] or self._urls
         return healthy[attempt % len(healthy)]
 
-    async def _send(self, method: str, url: str, body: bytes | None, extra_seconds: float) -> tuple[int, bytes]:
+    async def _send(
+        self, method: str, url: str, body: bytes | None, extra_seconds: float, content_type: str
+    ) -> tuple[int, bytes]:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                headers={"Content-Type": "application/json", **self._headers},
+                headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=0),
             )
         timeout = aiohttp.ClientTimeout(total=self._timeout_seconds + extra_seconds)
-        async with self._session.request(method, url, data=body, timeout=timeout) as response:
+        headers = {"Content-Type": content_type}
+        async with self._session.request(method, url, data=body, timeout=timeout, headers=headers) as response:
             return response.status, await response.read()
 
     async def close(self) -> None:

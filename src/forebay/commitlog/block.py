@@ -43,7 +43,7 @@ Limits: a record's data is at most 64 MiB, its count at most 1,048,576, so every
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from functools import reduce
 from itertools import accumulate, chain, islice
 from operator import or_
@@ -55,6 +55,7 @@ from crc32c import crc32c
 
 from forebay.model.message import MessageBatch
 
+Piece = bytes | memoryview
 Columns = Sequence[Any]
 """`MessageBatch.columns`: created_us, flags, then the variable-length ones; None for one that is absent."""
 Ends = Sequence[list[int] | None]
@@ -93,7 +94,7 @@ _RECORD_OVERHEAD_BYTES = 256
 """Header, prefix and padding of a record, generously."""
 _HOLD_LOCK, _RELEASE_LOCK = 0, 1
 _CHECKSUM_HOLDS_LOCK_BYTES = 256 << 10
-_PADDING = [bytes(n) for n in range(8)]
+PADDING = [bytes(n) for n in range(8)]
 _NO_ENDS: Ends = (None,) * 5
 _EMPTY = (0, 0, b"", b"", b"", b"", b"")
 _SAMPLE_MESSAGES = 16
@@ -169,7 +170,7 @@ def size_max(count: int, variable_bytes: int) -> int:
 
 def encode(
     batches: Sequence[MessageBatch], first_seq: int, *, tag: bytes = NO_TAG, compress: bool = False
-) -> list[bytes]:
+) -> list[Piece]:
     """One record with the messages of all batches, in pieces to be written one after the other.
 
     The caller has checked the size.
@@ -184,11 +185,21 @@ def encode(
         low, high = min(columns[0]), max(columns[0])
     count = len(columns[0])
     body = _body(columns, ends, present, tag, created_us=low if low == high else None)
+    return framed([body], first_seq, count, (low, high), compress=compress)
+
+
+def framed(
+    body: Sequence[Piece], first_seq: int, count: int, created_range: tuple[int, int], *, compress: bool
+) -> list[Piece]:
+    """The record of a body that is there already, in pieces: what is not compressed is not copied either."""
     flag = CRC_FOLLOWS
-    if compress and (packed := _snappy(body)):
-        body, flag = packed, flag | BODY_IS_SNAPPY
-    head = HEADER.pack((FIELDS_BYTES + len(body)) | flag, first_seq, count, low, high)
-    return [head, body, CRC.pack(_checksum(body, _checksum(head)))]
+    if compress and (packed := _snappy(body[0] if len(body) == 1 else b"".join(body))):
+        body, flag = [packed], flag | BODY_IS_SNAPPY
+    head = HEADER.pack((FIELDS_BYTES + sum(map(len, body))) | flag, first_seq, count, *created_range)
+    checksum = _checksum(head)
+    for piece in body:
+        checksum = _checksum(piece, checksum)
+    return [head, *body, CRC.pack(checksum)]
 
 
 def encode_filler(first_lost: int, last_lost: int, unreadable: bytes) -> list[bytes]:
@@ -210,10 +221,10 @@ def _body(columns: Columns, ends: Ends, present: int, tag: bytes, *, created_us:
         created_bytes = created_us.to_bytes(8, "little") * count
     parts = [BODY_PREFIX.pack(BODY_VERSION, present, 0, tag), created_bytes]
     if flags is not None:
-        parts += (bytes(flags), _PADDING[-count % 8])
+        parts += (bytes(flags), PADDING[-count % 8])
     offsets = Struct(f"<{count + 1}i")
     # The offsets' padding depends on the count alone: (count + 1) x 4 bytes.
-    after_offsets = _PADDING[(count + 1) % 2 * 4]
+    after_offsets = PADDING[(count + 1) % 2 * 4]
     for column, places in zip(columns[FIXED_COLUMNS:], ends, strict=True):
         if column is None:
             continue
@@ -224,8 +235,8 @@ def _body(columns: Columns, ends: Ends, present: int, tag: bytes, *, created_us:
             parts.append(column[0] * count)  # one value for all, as the partition often is
         else:
             parts += column
-        parts.append(_PADDING[-places[-1] % 8])
-    parts.append(_PADDING[4])
+        parts.append(PADDING[-places[-1] % 8])
+    parts.append(PADDING[4])
     return b"".join(parts)
 
 
@@ -250,18 +261,17 @@ def _filled(
     return tuple([[empty] * len(batch) if part is None else part for part, batch in zip(column, batches, strict=True)])
 
 
-def sample_shrinks(batches: Sequence[MessageBatch]) -> bool:
+def sample_shrinks(payloads: Iterable[bytes]) -> bool:
     """Whether a sample of the payloads says that Snappy would make the record smaller by a third."""
-    payloads = islice(chain.from_iterable(batch.payloads for batch in batches), _SAMPLE_MESSAGES)
-    sample = b"".join(payloads)[:_SAMPLE_BYTES]
+    sample = b"".join(islice(payloads, _SAMPLE_MESSAGES))[:_SAMPLE_BYTES]
     return len(sample) >= _SAMPLE_BYTES_MIN and _shrinks(sample, cramjam.snappy.compress_raw(sample))
 
 
-def _snappy(body: bytes) -> bytes | None:
+def _snappy(body: Piece) -> bytes | None:
     """The body compressed, or None when it does not shrink by a third after all."""
     packed = cramjam.snappy.compress_raw(body)
     return bytes(packed) if _shrinks(body, packed) else None
 
 
-def _shrinks(data: bytes, packed: Sized) -> bool:
+def _shrinks(data: Sized, packed: Sized) -> bool:
     return 3 * len(packed) <= 2 * len(data)

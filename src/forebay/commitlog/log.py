@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import block, layout
+from forebay.commitlog.columns import ColumnBatch
 from forebay.commitlog.filesystem import AlreadyLocked, Filesystem, Kind, Lock, RealFilesystem
 from forebay.commitlog.group_commit import GroupCommit
 from forebay.commitlog.manifest import ManifestStore
@@ -102,6 +103,14 @@ class CommitLog:
         with self._mutex:
             self._check_open()
             (seqs,) = self._writer.commit([(batch, tag)])
+            return Place(*seqs, self._writer.last_position)
+
+    def append_columns(self, batch: ColumnBatch, created_us: int, *, tag: bytes = block.NO_TAG) -> Place:
+        """`append_record` for messages that are Arrow columns already, all of one time."""
+        _checked(len(batch), batch.variable_bytes, tag)
+        with self._mutex:
+            self._check_open()
+            seqs = self._writer.commit_columns(batch, created_us, tag)
             return Place(*seqs, self._writer.last_position)
 
     def read_record(self, first_seq: int, position: int) -> Record:
@@ -207,8 +216,11 @@ class CommitLog:
 
 def _checked_size(batch: MessageBatch, tag: bytes) -> int:
     """Refuse here what could not be written, so that a bad batch fails alone and not with its group."""
-    count = len(batch.payloads)
-    size = block.size_max(count, batch.variable_bytes)
+    return _checked(len(batch.payloads), batch.variable_bytes, tag)
+
+
+def _checked(count: int, variable_bytes: int, tag: bytes) -> int:
+    size = block.size_max(count, variable_bytes)
     if not (0 < count <= block.MESSAGES_MAX and size <= block.DATA_BYTES_MAX):
         limits = f"1-{block.MESSAGES_MAX} messages of {block.DATA_BYTES_MAX} bytes together"
         raise BatchRefused(f"a batch of {count} messages and {size} bytes is outside {limits}")

@@ -16,10 +16,12 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from forebay.clock import Clock
 from forebay.commitlog import block, layout
+from forebay.commitlog.columns import ColumnBatch
 from forebay.commitlog.filesystem import File, Filesystem, Kind, is_disk_full, write_durably
 from forebay.commitlog.manifest import ManifestStore
 from forebay.commitlog.state import LogCounters, LogOptions, LogState
@@ -76,7 +78,25 @@ class LogWriter:
     def _commit(self, appends: Sequence[Append]) -> list[SeqRange]:
         batches = [batch for batch, _ in appends]
         first_seq, tag = self.state.next_seq, appends[0][1]
-        pieces = block.encode(batches, first_seq, tag=tag, compress=self._is_worth_compressing(batches))
+        is_compressed = self._is_worth_compressing(batches)
+        ranges = _ranges(first_seq, batches)
+        self._write(block.encode(batches, first_seq, tag=tag, compress=is_compressed), ranges[-1].last_seq + 1)
+        return ranges
+
+    def commit_columns(self, batch: ColumnBatch, created_us: int, tag: bytes) -> SeqRange:
+        """Make messages that are Arrow columns already durable as one record, without a copy of theirs."""
+        first_seq, count = self.state.next_seq, len(batch)
+        is_compressed = self._is_worth_compressing([batch])
+        body = batch.body(created_us, tag)
+        pieces = block.framed(body, first_seq, count, (created_us, created_us), compress=is_compressed)
+        try:
+            self._write(pieces, first_seq + count)
+        except AppendFailed:
+            self.counters.failed_appends += 1
+            raise
+        return SeqRange(first_seq, first_seq + count - 1)
+
+    def _write(self, pieces: Sequence[block.Piece], next_seq: int) -> None:
         size = sum(map(len, pieces))
         self._be_ready_for(size)
         state = self.state
@@ -84,21 +104,19 @@ class LogWriter:
             write_durably(self._file, pieces, state.position)
         except OSError as error:
             raise self._failed(error, size) from error
-        ranges = _ranges(first_seq, batches)
-        next_seq = ranges[-1].last_seq + 1
         self.last_position = state.position
         self.state = LogState(state.entries, state.path, state.position + size, next_seq, state.file_seq)
         self._manifest_is_current = False
-        self._count(next_seq - first_seq, size)
-        return ranges
+        self._count(next_seq - state.next_seq, size)
 
-    def _is_worth_compressing(self, batches: Sequence[MessageBatch]) -> bool:
+    def _is_worth_compressing(self, batches: Sequence[MessageBatch | ColumnBatch]) -> bool:
         """What the last sample said; a new one is taken every few records, for payloads change slowly."""
         if not self._options.compress:
             return False
         if self._records_until_sample == 0:
             self._records_until_sample = _SAMPLE_EVERY_RECORDS
-            self._last_sample_shrank = block.sample_shrinks(batches)
+            payloads = chain.from_iterable(batch.payloads for batch in batches)
+            self._last_sample_shrank = block.sample_shrinks(payloads)
         self._records_until_sample -= 1
         return self._last_sample_shrank
 

@@ -35,6 +35,8 @@ VALUE_SHOWN_MAX = 80
 """Longer values are cut in faults: the beginning is enough to recognise one."""
 
 SECTIONS = sections_of(KEYS)
+FLOWS_KEY = "flows"
+"""Stands in the same file and is no setting: definitions of flows, which `forebay.flows` reads and judges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Loaded:
 
     settings: Settings
     origins: Mapping[str, Origin]
+    file: Path | None = None
+    """The YAML file that was read."""
 
     def values(self) -> dict[str, object]:
         """Every key with its value the way it is written in YAML: `512Mi`, `30s`, True."""
@@ -74,7 +78,7 @@ def load(
         raise SettingsRefused(faults)
     settings = Settings.model_validate(_nested({key: value for key, (value, _) in values.items()}))
     origins = {key: values[key][1] if key in values else DEFAULT for key in KEYS}
-    return Loaded(settings, MappingProxyType(origins))
+    return Loaded(settings, MappingProxyType(origins), file)
 
 
 def count_in_file(loaded: Loaded) -> int:
@@ -87,6 +91,8 @@ def _judge(entries: Iterable[Entry], faults: list[SettingFault]) -> dict[str, tu
     values: dict[str, tuple[object, Origin]] = {}
     for entry in entries:
         key = KEYS.get(entry.key)
+        if entry.key == FLOWS_KEY and entry.origin.layer is Layer.FILE:
+            continue
         if key is None:
             faults.append(_fault(entry, _what_exists(entry)))
             continue

@@ -90,12 +90,45 @@ class ServerSettings(Section):
         le=timedelta(days=1),
         description="How often messages that no queue keeps any longer are removed.",
     )
+    stage_retention: Duration = Field(
+        default=timedelta(hours=24),
+        ge=timedelta(minutes=1),
+        le=timedelta(days=365),
+        description="How long rows that were staged wait for their commit before they are removed.",
+    )
+    commit_retention: Duration = Field(
+        default=timedelta(days=30),
+        ge=timedelta(minutes=1),
+        le=timedelta(days=3650),
+        description="How long a commit of staged rows is remembered. The same epoch, committed again later than that, "
+        "is taken for a new one.",
+    )
     keys: str = Field(
         default="",
         description="The file with the API keys. Without one, everybody who can connect may do everything.",
     )
     certificate: str = Field(default="", description="The file with the certificate chain (PEM), for HTTPS.")
     certificate_key: str = Field(default="", description="The file with the private key (PEM) of the certificate.")
+
+
+class SparkSettings(Section):
+    """Spark, for flows: `forebay worker`, `forebay up` and `forebay flows`."""
+
+    master: str = Field(
+        default="local[*]",
+        description="Where Spark runs: `local[*]` in the worker itself, `spark://…`, `k8s://…`, `yarn`, or a Spark "
+        "Connect server, `sc://…`.",
+    )
+    memory: Size = Field(
+        default=parse_size("1Gi"),
+        ge=parse_size("512Mi"),
+        le=parse_size("1Ti"),
+        description="The memory of Java in the worker (Spark's driver, and everything if the master is local).",
+    )
+    properties: str = Field(
+        default="",
+        description="A file with more properties of Spark, a name and a value per line. They win over all others.",
+    )
 
 
 class Settings(Section):
@@ -109,3 +142,4 @@ class Settings(Section):
     )
     log: LogSettings = LogSettings()
     server: ServerSettings = ServerSettings()
+    spark: SparkSettings = SparkSettings()

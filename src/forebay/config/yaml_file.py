@@ -43,7 +43,7 @@ _WHOLE_NUMBER = re.compile(r"(?=.{1,40}$)[-+]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)")
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
-class _FileRefused(Exception):
+class FileRefused(Exception):
     """The file as a whole, or the YAML at one place of it, cannot be taken."""
 
     def __init__(self, allowed: str, line: int | None = None) -> None:
@@ -59,12 +59,17 @@ def read_yaml(path: Path, named_by: str, sections: Collection[str]) -> tuple[lis
     """
     faults: list[SettingFault] = []
     try:
-        root = _compose(_text(path))
+        root = compose_file(path)
         entries = [] if root is None else list(_entries(root, "", path, sections, faults))
-    except _FileRefused as refused:
+    except FileRefused as refused:
         where = named_by if refused.line is None else f"{path} line {refused.line}"
         return [], [*faults, SettingFault(CONFIG_KEY, str(path), refused.allowed, where)]
     return _once_each(entries, faults), faults
+
+
+def compose_file(path: Path) -> yaml.Node | None:
+    """The nodes of a file, each with its line; None for an empty one. Raises FileRefused."""
+    return _compose(_text(path))
 
 
 def _text(path: Path) -> str:
@@ -72,14 +77,14 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise _FileRefused(f"a YAML file that can be read ({error.strerror})") from error
+        raise FileRefused(f"a YAML file that can be read ({error.strerror})") from error
     if len(content) > FILE_BYTES_MAX:
-        raise _FileRefused("a YAML file of at most 1 MiB (this one is larger)")
+        raise FileRefused("a YAML file of at most 1 MiB (this one is larger)")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise _FileRefused(f"UTF-8 (byte 0x{content[error.start]:02x} is not)", line) from error
+        raise FileRefused(f"UTF-8 (byte 0x{content[error.start]:02x} is not)", line) from error
 
 
 class _BoundedLoader(yaml.SafeLoader):
@@ -96,15 +101,15 @@ class _BoundedLoader(yaml.SafeLoader):
         self.nodes += 1
         self.depth += 1
         if self.nodes > NODES_MAX:
-            raise _FileRefused(f"at most {NODES_MAX} values", line)
+            raise FileRefused(f"at most {NODES_MAX} values", line)
         if self.depth > DEPTH_MAX:
-            raise _FileRefused(f"at most {DEPTH_MAX} levels", line)
+            raise FileRefused(f"at most {DEPTH_MAX} levels", line)
         node = super().compose_node(parent, index)
         self.depth -= 1
         if isinstance(event, yaml.AliasEvent) and not isinstance(node, yaml.ScalarNode):
-            raise _FileRefused("an alias to a single value (not to a list or a mapping)", line)
+            raise FileRefused("an alias to a single value (not to a list or a mapping)", line)
         if node is not None and node.tag not in _PLAIN_TAGS:
-            raise _FileRefused(f"plain YAML (no tag {node.tag.replace(_TAG, '!!')})", line)
+            raise FileRefused(f"plain YAML (no tag {node.tag.replace(_TAG, '!!')})", line)
         return node
 
 
@@ -114,10 +119,10 @@ def _compose(text: str) -> yaml.Node | None:
         root: yaml.Node | None = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _FileRefused(f"YAML ({error.problem})", mark.line + 1 if mark else None) from error
+        raise FileRefused(f"YAML ({error.problem})", mark.line + 1 if mark else None) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise _FileRefused(f"YAML ({error.reason}: {chr(error.character)!r})", line) from error
+        raise FileRefused(f"YAML ({error.reason}: {chr(error.character)!r})", line) from error
     return root
 
 
@@ -125,31 +130,32 @@ def _entries(
     node: yaml.Node, prefix: str, path: Path, sections: Collection[str], faults: list[SettingFault]
 ) -> Iterator[Entry]:
     """Flatten a mapping into entries with dotted keys, one level per section."""
-    if isinstance(node, yaml.ScalarNode) and _plain(node) is None:
+    if isinstance(node, yaml.ScalarNode) and plain(node) is None:
         return
     if not isinstance(node, yaml.MappingNode):
-        raise _FileRefused("a mapping of keys to values", node.start_mark.line + 1)
+        raise FileRefused("a mapping of keys to values", node.start_mark.line + 1)
     for name, below in node.value:
         origin = Origin(Layer.FILE, f"{path} line {name.start_mark.line + 1}")
         if not isinstance(name, yaml.ScalarNode):
-            faults.append(SettingFault(CONFIG_KEY, _plain(name), "a key is a word", origin.text))
+            faults.append(SettingFault(CONFIG_KEY, plain(name), "a key is a word", origin.text))
         elif name.tag == _TAG + "merge":
             faults.append(SettingFault("<<", "<<", "keys of their own; sections are not merged", origin.text))
         elif (key := prefix + name.value) in sections and _opens_section(below):
             yield from _entries(below, key + ".", path, sections, faults)
         else:
-            yield Entry(key, _plain(below), origin)
+            yield Entry(key, plain(below), origin)
 
 
 def _opens_section(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.MappingNode) or (isinstance(node, yaml.ScalarNode) and _plain(node) is None)
+    return isinstance(node, yaml.MappingNode) or (isinstance(node, yaml.ScalarNode) and plain(node) is None)
 
 
-def _plain(node: yaml.Node) -> object:
+def plain(node: yaml.Node) -> object:
+    """What a node says: text, whole numbers, true, false and None, in lists and mappings."""
     if isinstance(node, yaml.MappingNode):
-        return {str(_plain(name)): _plain(below) for name, below in node.value}
+        return {str(plain(name)): plain(below) for name, below in node.value}
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item) for item in node.value]
+        return [plain(item) for item in node.value]
     text: str = node.value
     if node.tag == _TAG + "str":
         return text

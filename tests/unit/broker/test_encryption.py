@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from forebay.broker.encryption import Cipher, cipher_from, plain_form, stored_form
+from fixtures.arrow_steps import payloads, stage
+from forebay.broker.encryption import Cipher, cipher_from, is_sealed, plain_form, stored_form
 from forebay.broker.sealed_store import SealedStore
-from forebay.broker.store import PopRequest, PushItem
+from forebay.broker.store import PopRequest, PushItem, Store
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.errors import PayloadInClear, Permanent
 from forebay.model.queue import QueueOptions
+from forebay.testing.fake_clock import FakeClock
+from forebay.testing.memory_store import MemoryStore
 
 KEY = bytes(range(32))
 SECRET = b'{"card": "4111-1111-1111-1111"}'
@@ -70,3 +74,16 @@ async def test_without_a_key_nothing_is_accepted_for_an_encrypted_queue(tmp_path
         await store.configure("more", QueueOptions(encryption_enabled=True), "", "")
     assert await store.read("cards", 1, 9) == []
     await store.close()
+
+
+async def test_staged_rows_of_an_encrypted_queue_are_sealed_and_come_back_plain() -> None:
+    inner = MemoryStore(FakeClock())
+    store = SealedStore(cast(Store, inner), Cipher(KEY))
+    await store.configure("secret", QueueOptions(encryption_enabled=True), "", "")
+    rows = [b'{"a":1}', b"\0FBE1 looks sealed"]
+    for queue in ("secret", "open"):
+        staged = await stage(cast(Store, store), *rows, queue=queue, epoch=queue)
+        await store.commit_stages("spark", queue, [staged.stage_id])
+        assert await payloads(cast(Store, store), queue) == rows
+    assert all(is_sealed(payload) for payload in await payloads(cast(Store, inner), "secret"))
+    assert (await payloads(cast(Store, inner), "open"))[0] == rows[0]

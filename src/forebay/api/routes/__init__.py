@@ -5,6 +5,7 @@ from __future__ import annotations
 from forebay.api.routes import (
     acknowledge,
     analytics,
+    arrow,
     configure,
     dead_letters,
     description,
@@ -33,6 +34,7 @@ ALL_ROUTES: tuple[Route, ...] = (
     *resources.ROUTES,
     *overview.ROUTES,
     *messages.ROUTES,
+    *arrow.ROUTES,
     *traces.ROUTES,
     *status.ROUTES,
     *analytics.ROUTES,

@@ -12,6 +12,7 @@ from forebay.api.exchange import Answer, Request
 from forebay.api.routes.status import Throughput, throughput_of
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
+from forebay.errors import StoreUnavailable
 
 PROMETHEUS_TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -79,7 +80,24 @@ async def metrics(service: Service, request: Request) -> Answer:
 
 
 async def prometheus(service: Service, request: Request) -> Answer:
-    return Answer(200, ("\n".join(_lines(service)) + "\n").encode(), PROMETHEUS_TEXT)
+    lines = [*_lines(service), *await _stage_lines(service)]
+    return Answer(200, ("\n".join(lines) + "\n").encode(), PROMETHEUS_TEXT)
+
+
+async def _stage_lines(service: Service) -> list[str]:
+    """None where the store does not answer: whoever looks after servers sees the others then too."""
+    try:
+        figures = await service.store.stage_figures()
+    except StoreUnavailable:
+        return []
+    return [
+        *_head("forebay_stages", "gauge", "Stages that wait for their commit."),
+        f"forebay_stages {figures.stages}",
+        *_head("forebay_stage_bytes", "gauge", "Bytes of the payloads in them."),
+        f"forebay_stage_bytes {figures.size_bytes}",
+        *_head("forebay_stages_expired_total", "counter", "Stages that this server removed, uncommitted in time."),
+        f"forebay_stages_expired_total {figures.expired}",
+    ]
 
 
 def _lines(service: Service) -> Iterator[str]:

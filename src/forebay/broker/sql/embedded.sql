@@ -120,3 +120,28 @@ CREATE TABLE IF NOT EXISTS flags (
     name   TEXT PRIMARY KEY,
     is_set INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+-- Rows that wait for their commit; each has a file of its name in `stages/`.
+CREATE TABLE IF NOT EXISTS stages (
+    stage_id   TEXT PRIMARY KEY,
+    producer   TEXT NOT NULL,
+    epoch      TEXT NOT NULL,
+    part       TEXT NOT NULL,
+    queue      TEXT NOT NULL,
+    messages   INTEGER NOT NULL,
+    size       INTEGER NOT NULL,
+    created_us INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS stages_by_epoch ON stages (producer, epoch);
+
+-- Epochs that are committed, each with what was answered.
+CREATE TABLE IF NOT EXISTS stage_commits (
+    producer   TEXT NOT NULL,
+    epoch      TEXT NOT NULL,
+    outcome    BLOB NOT NULL,
+    created_us INTEGER NOT NULL,
+    PRIMARY KEY (producer, epoch)
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS stage_commits_by_time ON stage_commits (created_us);

@@ -50,6 +50,8 @@ class StoredQueue:
     info: Queue
     number: int
     next_seq: int = 1
+    removed_seq: int = 0
+    """The last seq that retention removed."""
     partitions: dict[str, StoredPartition] = field(default_factory=dict)
     groups: dict[str, StoredGroup] = field(default_factory=dict)
 

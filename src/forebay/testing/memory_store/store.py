@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from forebay.broker.store import Acknowledgement, PushItem, TransactionOutcome, Waker
 from forebay.model.queue import Queue, QueueOptions
+from forebay.testing.memory_store.arrow import ArrowStages
 from forebay.testing.memory_store.contents import SECOND_US, StoredPartition, StoredQueue
 from forebay.testing.memory_store.delivering import Delivering
 from forebay.testing.memory_store.groups import Groups
@@ -14,7 +15,7 @@ from forebay.testing.memory_store.letters import Letters
 from forebay.testing.memory_store.looking import Looking
 
 
-class MemoryStore(Delivering, Groups, Letters, Looking):
+class MemoryStore(Delivering, Groups, Letters, Looking, ArrowStages):
     async def open(self, on_available: Waker) -> None:
         self._wake = on_available
 
@@ -78,6 +79,7 @@ class MemoryStore(Delivering, Groups, Letters, Looking):
                 )
                 if is_old or is_done:
                     partition.remove(message)
+                    queue.removed_seq = max(queue.removed_seq, message.seq)
                     removed += 1
         return removed
 

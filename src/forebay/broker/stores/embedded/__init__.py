@@ -17,6 +17,7 @@ then everybody is answered. So there are no locks, no lost updates, and the cost
 | a transaction answered        | yes                       | yes: its SQLite commit is synced                       |
 | an ack, a lease, a cursor     | yes                       | all but the last moments: those messages come again    |
 | configure, seek, delete       | yes                       | yes: synced                                            |
+| a stage, a commit, an abort   | yes                       | yes: file and SQLite commit are synced                 |
 
 A queue that a push, or the first pop of a group for new messages, makes is synced with it.
 
@@ -27,10 +28,26 @@ respects the row. Its bytes leave the disk with their segment, and the row leave
 and the index rows in SQLite: that is the one commit point. A record whose tag SQLite does not know as committed does
 not count, whenever the crash came.
 
+**Stages and their commits** (`staging`, `committing`; the protocol is `forebay.broker.arrow`'s). A stage is a synced
+file and a row. A commit is a transaction as above, whose records are written from the stages' files, up to 8 MiB or
+32,768 rows each; the epoch is remembered in the same SQLite commit. Files go after it. Killed
+
+| when                          | what the next opening finds                                                          |
+|-------------------------------|--------------------------------------------------------------------------------------|
+| before the stage's row        | a file that is nobody's, which it removes                                            |
+| between stage and commit      | the stage, which can be committed                                                    |
+| while records are written     | records whose tag does not count, and the stages: the commit can be done again       |
+| after the SQLite commit       | all messages, and the epoch; files that are left are nobody's, and are removed       |
+
+Everything else waits while a commit writes: about as long as the disk takes to sync its bytes.
+
+**Ranges** (`reading`) are read beside the store's thread, which is asked once how far the log is settled.
+
 **Layout of the data directory**
 
     lock                  held by the process that owns the directory; its text names it
     store.sqlite          queues, index, cursors …
+    stages/<id>.arrow     rows that wait for their commit
     queues/<number>/      one commit log each; numbers are never used twice, so a deleted queue cannot come back
 
 **Numbers.** A message's seq is its seq in the log. A transaction that was not committed leaves a gap.

@@ -47,6 +47,12 @@ class MessageIndex:
     ) -> None:
         """Index one record whose messages belong to these partitions and have payloads of these sizes, in order."""
         shares = _shares(first_seq, partition_ids, sizes)
+        self.add_shares(queue, first_seq, position, shares, created_us)
+
+    def add_shares(
+        self, queue: OpenQueue, first_seq: int, position: int, shares: Mapping[int, Sequence[int]], created_us: int
+    ) -> None:
+        """Index one record by each partition's share of it: its first and last seq, how many messages, their bytes."""
         self._database.many(
             "INSERT INTO blocks (partition_id, first_seq, last_seq, count, before, record_seq, position) "
             "VALUES (?1, ?2, ?3, ?4, (SELECT pushed FROM partitions WHERE id = ?1), ?5, ?6)",
@@ -57,7 +63,7 @@ class MessageIndex:
             "WHERE id = ?",
             [(high, created_us, count, size, pid) for pid, (_, high, count, size) in shares.items()],
         )
-        self.mark_indexed(queue, first_seq + len(partition_ids) - 1)
+        self.mark_indexed(queue, max(high for _, high, _, _ in shares.values()))
         for group in queue.groups.values():
             if group.ready is not None:
                 for partition_id in shares:

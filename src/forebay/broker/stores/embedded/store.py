@@ -9,15 +9,19 @@ import sqlite3
 import threading
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
+from forebay.broker.arrow.incoming import check_sealed, size_of
 from forebay.broker.store import (
     Acknowledged,
     Acknowledgement,
+    CommitOutcome,
     DeadLetterFilter,
     DeadMessage,
     GroupLag,
@@ -27,13 +31,19 @@ from forebay.broker.store import (
     PopRequest,
     Pushed,
     PushItem,
+    QueueBounds,
     QueueStatus,
+    RangeRequest,
     SeekTarget,
+    Staged,
+    StageFigures,
+    StageName,
     TraceEvent,
     TransactionOutcome,
     Waker,
 )
 from forebay.broker.stores.embedded.answering import Answering
+from forebay.broker.stores.embedded.committing import StageCommitter, told
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.letters import DeadLetters
@@ -41,8 +51,10 @@ from forebay.broker.stores.embedded.overview import Overview
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.pushing import DuplicateInTransaction, Pusher, Request
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
+from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
 from forebay.broker.stores.embedded.records import RecordCache
 from forebay.broker.stores.embedded.retention import Retention
+from forebay.broker.stores.embedded.staging import Stages
 from forebay.broker.stores.embedded.traces import Traces
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import LogOptions
@@ -52,6 +64,7 @@ from forebay.errors import ForebayError, StoreUnavailable
 from forebay.model.queue import Queue, QueueOptions
 
 logger = logging.getLogger(__name__)
+DATABASE_FILE = "store.sqlite"
 T = TypeVar("T")
 
 
@@ -100,7 +113,7 @@ class EmbeddedStore:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._lock: Lock = take_lock(RealFilesystem(), self._directory)
             (self._directory / "queues").mkdir(exist_ok=True)
-            self._database = Database(self._directory / "store.sqlite")
+            self._database = Database(self._directory / DATABASE_FILE)
         except OSError as error:
             raise not_accessible(self._directory, error) from error
         self._queues = Queues(self._database, self._directory, self._options, self._clock)
@@ -114,6 +127,11 @@ class EmbeddedStore:
         self._retention = Retention(*shared)
         self._pusher = Pusher(self._queues, self._index, self._clock, self._overview.waiting)
         self._traces = Traces(self._database, self._queues)
+        self._stages = Stages(self._directory, self._database, self._clock)
+        self._committer = StageCommitter(
+            self._database, self._queues, self._index, self._stages, self._clock, self._overview.waiting
+        )
+        self._stages.sweep()
         self._queues.load()
         with self._database.transaction(synced=False):
             self.recovered_messages = self._index.catch_up()
@@ -172,8 +190,10 @@ class EmbeddedStore:
             self._is_index_behind = True
             self._queues.reload()
             self._cache.forget()
+            self._stages.spare_files()
         else:
             self._remove_logs()
+            self._stages.remove_files()
             for queue, count in self._stored.items():
                 if count:
                     self._wake(queue, count)
@@ -369,6 +389,84 @@ class EmbeddedStore:
 
     async def apply_retention(self) -> int:
         return await self._call(self._retention.apply)
+
+    # --- Arrow ---
+
+    async def bounds(self, queue: str, time_us: int | None = None) -> QueueBounds:
+        place = await self._readable(queue)
+
+        def find() -> QueueBounds:
+            with self._reader(place) as reader:
+                return reader.bounds(time_us)
+
+        return await asyncio.to_thread(find)
+
+    async def read_batches(self, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
+        reader = await asyncio.to_thread(self._reader, await self._readable(wanted.queue))
+        try:
+            batches = await asyncio.to_thread(reader.batches, wanted)
+        except BaseException:
+            reader.close()
+            raise
+        return _in_thread(batches, reader)
+
+    async def _readable(self, queue: str) -> ReadableQueue:
+        def look() -> ReadableQueue:
+            found = self._queues.existing(queue)
+            return ReadableQueue(queue, found.queue_id, found.log, found.log.next_seq)
+
+        return await self._call(look)
+
+    def _reader(self, queue: ReadableQueue) -> RangeReader:
+        return RangeReader(self._directory / DATABASE_FILE, queue)
+
+    async def stage(self, queue: str, stage_id: str, name: StageName, batches: Sequence[pa.RecordBatch]) -> Staged:
+        staged = Staged(stage_id, *size_of(batches))
+        found = self._queues.by_name.get(queue)
+        if found is not None and found.info.options.encryption_enabled:
+            check_sealed(queue, batches)
+        await asyncio.to_thread(self._stages.write, stage_id, batches)
+        try:
+            return await self._call(lambda: self._stages.add(queue, name, staged), synced=True)
+        except Exception:
+            # Nothing was added. Of a call that was cancelled nobody knows, and its file stays.
+            self._stages.discard(stage_id)
+            raise
+
+    async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
+        return await self._call(lambda: self._commit_stages(producer, epoch, stage_ids), synced=True)
+
+    def _commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
+        earlier = self._committer.earlier(producer, epoch)
+        if earlier is not None:
+            return earlier
+        try:
+            with self._database.savepoint():
+                outcome = self._committer.commit(producer, epoch, stage_ids, uuid.uuid4().bytes)
+        except ForebayError:
+            self._queues.reload()
+            self._stages.spare_files()
+            raise
+        self._stored += told(outcome)
+        return outcome
+
+    async def abort_stages(self, producer: str, epoch: str) -> int:
+        return await self._call(lambda: self._stages.forget(producer, epoch), synced=True)
+
+    async def stage_figures(self) -> StageFigures:
+        return await self._call(self._stages.figures)
+
+    async def expire_stages(self, stage_seconds: float, commit_seconds: float) -> int:
+        return await self._call(lambda: self._stages.expire(stage_seconds, commit_seconds), synced=True)
+
+
+async def _in_thread(batches: Iterator[pa.RecordBatch], reader: RangeReader) -> AsyncIterator[pa.RecordBatch]:
+    """Batches as they are asked for, each read in a thread."""
+    try:
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            yield batch
+    finally:
+        reader.close()
 
 
 def _check_accepted(acknowledged: Sequence[Acknowledged]) -> None:

@@ -19,6 +19,8 @@
 | `deliveries`   | partition, group that    | `state`: what `broker.delivery` decides on; the others repeat what    |
 |                | had to do with each other| queries need. `due_us`: when to look again, none for never            |
 | `dead_letters` | message, group           | a copy of the message: retention may remove the original              |
+| `stages`       | stage                    | `body`: its rows, as Arrow has them                                   |
+| `stage_commits`| epoch of a producer      | `outcome`: what its commit answered                                   |
 | `traces`       | event                    |                                                                       |
 | `flags`        | switch                   |                                                                       |
 | `waits`        | queue, server            | who wants to be told of pushes; unlogged, worth nothing after a crash |
@@ -38,14 +40,20 @@ Why nothing is missed: a push makes its partition's `last_seq` higher than any `
 seqs are visible in order. Whoever looks around locks the deliveries that it finds, so it either sees the `due_us` that
 a concurrent ack writes, or that ack sees the new `last_seq`.
 
-**Locks** are taken in one order: dead letters, queues by number, (their partitions go with them), groups, deliveries
-by group and partition. Whoever takes several of a kind sorts them first; poppers skip what is locked.
+**Ranges as Arrow** (`reading`). PostgreSQL puts the values of a page side by side, so that they come as buffers and
+not row by row. **Stages** (`staging`) become messages in one transaction that claims the epoch, locks its queues and
+pushes in pieces of 4 MiB; pushes to these queues wait for its end, and are refused (503) after 10 seconds.
+
+**Locks** are taken in one order: epochs and their stages, dead letters, queues by number, (their partitions go with
+them), groups, deliveries by group and partition. Whoever takes several of a kind sorts them first; poppers skip what
+is locked.
 
 **What is durable when**
 
 | what was answered                                          | killed server | killed PostgreSQL, power cut       |
 |------------------------------------------------------------|---------------|------------------------------------|
 | push, transaction, configure, flag, seek, deletion, replay | survives      | survives                           |
+| stage, commit, abort                                       | survives      | survives                           |
 | pop (leases, attempts), ack, extension, trace, retention   | survives      | but for the last moments: at most  |
 |                                                            |               | three times `wal_writer_delay`, in |
 |                                                            |               | order, each as a whole             |
@@ -85,6 +93,8 @@ that was given a clock passes its time with every query instead.
 | remembered by pushes                  |                                  |                                   |
 | partitions entered by one look around | 1,000                            | it looks again                    |
 | one piece of retention                | 2,000 messages                   | the next piece begins             |
+| one page of a range                   | 4 MiB and a message, 65,536 rows | the next page begins              |
+| one commit of stages                  | 10 minutes                       | rolled back, `StoreUnavailable`   |
 
 **What it does not do**: find a message by a minted id quickly (the partition is searched), recognise a minted id that
 is pushed twice, shard one queue over several databases.

@@ -140,19 +140,21 @@ class Database:
         await self._durable.close()
         await self._delivery.close()
 
-    async def run(self, work: Callable[[Connection], Awaitable[T]], *, is_durable: bool = False) -> T:
+    async def run(
+        self, work: Callable[[Connection], Awaitable[T]], *, is_durable: bool = False, seconds_max: float | None = None
+    ) -> T:
         """Do the work in one transaction. It may be called several times, each time after a rollback."""
         pool = self._durable if is_durable else self._delivery
         attempts = Attempts()
         while True:
             try:
-                return await self._once(pool, work)
+                return await self._once(pool, work, seconds_max or self._request_seconds_max)
             except FAILURES as error:
                 await self._pause(pool, attempts, error)
 
-    async def _once(self, pool: Pool, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _once(self, pool: Pool, work: Callable[[Connection], Awaitable[T]], seconds_max: float) -> T:
         is_commit_sent = False
-        async with asyncio.timeout(self._request_seconds_max) as limit, pool.connection() as connection:
+        async with asyncio.timeout(seconds_max) as limit, pool.connection() as connection:
             try:
                 await connection.execute(b"BEGIN")
                 outcome = await work(connection)

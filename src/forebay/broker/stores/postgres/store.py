@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
+import pyarrow as pa
 from psycopg.types.json import Jsonb
 
 from forebay.broker.store import (
     Acknowledged,
     Acknowledgement,
+    CommitOutcome,
     DeadLetterFilter,
     DeadMessage,
     GroupLag,
@@ -19,13 +21,27 @@ from forebay.broker.store import (
     PopRequest,
     Pushed,
     PushItem,
+    QueueBounds,
     QueueStatus,
+    RangeRequest,
     SeekTarget,
+    Staged,
+    StageFigures,
+    StageName,
     TraceEvent,
     TransactionOutcome,
     Waker,
 )
-from forebay.broker.stores.postgres import acknowledging, browsing, dead_letters, deletion, groups, retention
+from forebay.broker.stores.postgres import (
+    acknowledging,
+    browsing,
+    dead_letters,
+    deletion,
+    groups,
+    reading,
+    retention,
+    staging,
+)
 from forebay.broker.stores.postgres.coalescer import Coalescer
 from forebay.broker.stores.postgres.connections import REQUEST_SECONDS_MAX, Connection, Database, opened
 from forebay.broker.stores.postgres.migrations import migrate
@@ -67,6 +83,7 @@ class PostgresStore:
         self._writer = PushWriter(url, self._server_id, request_seconds_max=request_seconds_max)
         self._wake: Waker = lambda queue, count: None
         self._pushes: Coalescer[Sequence[PushItem], list[Pushed]] = Coalescer(self._commit, size_max=GROUP_BYTES_MAX)
+        self._expired = 0
         self._notices = Notices(url, self._database, self._server_id, self._hear)
 
     def _now_us(self) -> int | None:
@@ -336,3 +353,43 @@ class PostgresStore:
 
     async def apply_retention(self) -> int:
         return await retention.apply(self._database, self._now_us())
+
+    # Arrow
+
+    async def bounds(self, queue: str, time_us: int | None = None) -> QueueBounds:
+        return await reading.bounds(self._database, queue, time_us)
+
+    async def read_batches(self, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
+        return await reading.read_batches(self._database, wanted)
+
+    async def stage(self, queue: str, stage_id: str, name: StageName, batches: Sequence[pa.RecordBatch]) -> Staged:
+        return await staging.add(self._database, queue, stage_id, name, batches, self._now_us())
+
+    async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
+        commit = staging.StageCommit(producer, epoch, stage_ids, self._server_id)
+
+        async def work(connection: Connection) -> tuple[CommitOutcome, Availability]:
+            return await commit.run(connection, self._now_us())
+
+        for _ in range(MAKE_QUEUES_MAX):
+            try:
+                outcome, availability = await self._database.run(
+                    work, is_durable=True, seconds_max=staging.COMMIT_SECONDS_MAX
+                )
+            except MissingQueues as missing:
+                await self._make_queues(missing.items)
+                continue
+            self._tell(availability)
+            return outcome
+        raise StoreUnavailable("a queue is deleted again and again while stages are committed to it")
+
+    async def abort_stages(self, producer: str, epoch: str) -> int:
+        return await staging.abort(self._database, producer, epoch)
+
+    async def stage_figures(self) -> StageFigures:
+        return await staging.figures(self._database, self._expired)
+
+    async def expire_stages(self, stage_seconds: float, commit_seconds: float) -> int:
+        expired = await staging.expire(self._database, stage_seconds, commit_seconds, self._now_us())
+        self._expired += expired
+        return expired

@@ -1,0 +1,40 @@
+"""Copies the queue `orders` to `large-orders`, exactly once: stop or kill it at any moment and start it again.
+
+    forebay serve &
+    forebay push orders '{"id": 1, "total": 250}'
+    python examples/exactly_once.py
+    forebay pop large-orders
+
+The checkpoint and the queue's commit by query and batch make it exactly once; nothing else has to be kept.
+"""
+
+from __future__ import annotations
+
+import os
+
+from forebay.spark import spark_session
+
+
+def main() -> None:
+    spark = spark_session(url=os.environ.get("FOREBAY_URL", "http://127.0.0.1:6632"))
+    orders = (
+        spark.readStream.format("forebay")
+        .option("queue", "orders")
+        .option("group", "large-orders")
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    large = orders.where("get_json_object(string(payload), '$.total') > 100").select("payload", "partition")
+    query = (
+        large.writeStream.format("forebay")
+        .option("queue", "large-orders")
+        .option("checkpointLocation", os.environ.get("CHECKPOINT", "checkpoint-large-orders"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""Many messages at once, as Arrow IPC: ranges out; rows in, staged and committed once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from forebay.api.answers import answered
+from forebay.api.bodies import PAYLOAD_BYTES_MAX, decoded
+from forebay.api.exchange import Answer, Request, StreamedAnswer
+from forebay.api.parameters import Moment, Name, Text, Whole, checked_name
+from forebay.api.problems import Problem, problem_of, unavailable, wrong
+from forebay.api.routing import Content, Route, Scope
+from forebay.api.service import Service
+from forebay.broker.arrow import WIRE_SCHEMA, incoming
+from forebay.broker.arrow.incoming import ArrowRefused
+from forebay.broker.store import RangeRequest, StageName
+from forebay.errors import RangeGone
+from forebay.model.queue import NAME_CHARACTERS_MAX
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+STAGES_MAX = 100_000
+
+_SEQ_MAX = (1 << 63) - 1
+FROM = Whole("from", 0, "The first seq; the oldest kept if absent.", highest=_SEQ_MAX)
+TO = Whole("to", _SEQ_MAX, "The last seq, included; the newest if absent.", highest=_SEQ_MAX)
+PARTITION = Name("partition", None, "Only of this partition. May be given several times.")
+CREATED_FROM = Moment("createdFrom", None, "Only messages made at this time or later.")
+CREATED_TO = Moment("createdTo", None, "Only messages made before this time.")
+LIMIT_BYTES = Whole("limitBytes", 0, "End behind so many bytes of payloads, but not before one message; 0: no limit.")
+TIME = Moment("time", None, "Also answer with the first seq made at this time or later.")
+PRODUCER = Text("producer", "", "Who writes. Required.")
+EPOCH = Text("epoch", "", "What is committed once for the producer, such as a batch's number. Required.")
+PART = Text("part", "", "Which part of the epoch this is, such as a task's number; for people.")
+
+
+class RangeAnswer(Struct, rename="camel", omit_defaults=True):
+    queue: str
+    first_seq: int
+    next_seq: int
+    bytes: int
+    seq_at_time: int | None = None
+
+
+class StageAnswer(Struct, rename="camel"):
+    stage: str
+    messages: int
+    bytes: int
+
+
+_Label = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
+
+
+class CommitBody(Struct, rename="camel"):
+    producer: _Label
+    epoch: _Label | int
+    stages: Annotated[list[_Label], Meta(max_length=STAGES_MAX)]
+
+
+class SeqsOfQueue(Struct, rename="camel"):
+    first_seq: int
+    last_seq: int
+
+
+class CommitAnswer(Struct, rename="camel"):
+    committed: bool
+    already: bool
+    messages: int
+    duplicates: int
+    queues: dict[str, SeqsOfQueue]
+
+
+class AbortAnswer(Struct):
+    removed: int
+
+
+async def show_range(service: Service, request: Request) -> Answer:
+    """Everything below `nextSeq` can be read now and never changes. `firstSeq` is `nextSeq` when nothing is kept."""
+    (queue,) = request.path
+    bounds = await service.store.bounds(queue, TIME.read(request.query))
+    return answered(RangeAnswer(queue, bounds.first_seq, bounds.next_seq, bounds.size_bytes, bounds.seq_at_time))
+
+
+async def read_range(service: Service, request: Request) -> Answer | StreamedAnswer:
+    """An Arrow IPC stream, in seq order: seq, partition, transaction_id, trace_id, headers, created_at, payload.
+
+    Deleted messages are absent. A range that retention has removed, even in part, is 410. An answer without Arrow's
+    end-of-stream marker was cut off: ask again behind the last seq that came.
+    """
+    (queue,) = request.path
+    query = request.query
+    wanted = RangeRequest(
+        queue,
+        FROM.read(query) if FROM.name in query else None,
+        TO.read(query) if TO.name in query else None,
+        tuple([checked_name(name, PARTITION.name) for name in request.values(PARTITION.name)]),
+        CREATED_FROM.read(query),
+        CREATED_TO.read(query),
+        LIMIT_BYTES.read(query) or None,
+    )
+    try:
+        batches = await service.store.read_batches(wanted)
+        chunks = _chunks(batches)
+        # Whatever is wrong with the first batch can still be answered properly.
+        first = await anext(chunks)
+    except RangeGone as gone:
+        problem = problem_of(gone)
+        asked = f"{query.get(FROM.name, 'the oldest')} to {query.get(TO.name, 'the newest')}"
+        raise Problem(
+            problem.status, f"asked for seq {asked}: {gone}", code=problem.code, members=problem.members
+        ) from gone
+    return StreamedAnswer(200, _following(first, chunks), ARROW_STREAM.encode())
+
+
+async def _chunks(batches: AsyncIterator[object]) -> AsyncIterator[memoryview | bytes]:
+    """The schema with the first batch, the others, the end marker."""
+    head: bytes = WIRE_SCHEMA.serialize().to_pybytes()
+    async for batch in batches:
+        message = memoryview(batch.serialize())  # type: ignore[attr-defined]  # pyarrow has no types
+        yield head + message if head else message
+        head = b""
+    yield head + END_OF_STREAM
+
+
+async def _following(
+    first: memoryview | bytes, chunks: AsyncIterator[memoryview | bytes]
+) -> AsyncIterator[memoryview | bytes]:
+    yield first
+    async for chunk in chunks:
+        yield chunk
+
+
+async def stage_rows(service: Service, request: Request) -> Answer:
+    """The body is an Arrow IPC stream: `payload` (binary or string), and as you like `partition`, `transaction_id`,
+    `trace_id`, `headers`. What is answered is durable, and no message until a commit names it.
+    """
+    (queue,) = request.path
+    name = StageName(_label(PRODUCER, request), _label(EPOCH, request), PART.read(request.query))
+    body = await request.body()
+    _check_not_paused(service)
+    stage_id = incoming.new_stage_id()
+    try:
+        batches = await asyncio.to_thread(
+            incoming.accepted,
+            body,
+            stage_id,
+            payload_bytes_max=PAYLOAD_BYTES_MAX,
+            bytes_max=2 * service.limits.body_bytes_max,
+        )
+    except ArrowRefused as refused:
+        if refused.is_too_large:
+            raise Problem(413, str(refused), code="too_large", field=refused.column) from refused
+        raise wrong(refused.column, str(refused)) from refused
+    staged = await service.store.stage(queue, stage_id, name, batches)
+    service.counts.bytes_in += len(body)
+    return answered(StageAnswer(staged.stage_id, staged.messages, staged.size_bytes), 201)
+
+
+def _label(parameter: Text, request: Request) -> str:
+    found = parameter.read(request.query)
+    if not found:
+        raise wrong(parameter.name, "is missing")
+    if "\0" in found:
+        raise wrong(parameter.name, "holds a NUL character")
+    return found
+
+
+def _check_not_paused(service: Service) -> None:
+    if service.is_push_paused:
+        raise unavailable("push maintenance is on; nothing is accepted", "maintenance")
+
+
+async def commit_stages(service: Service, request: Request) -> Answer:
+    """All stages become messages at one moment, with the seqs that come next, in the order of the list. Once for a
+    producer's epoch: a second commit changes nothing and answers `already`, with what the first one did.
+    """
+    body = decoded(CommitBody, await request.body())
+    _check_not_paused(service)
+    outcome = await service.store.commit_stages(body.producer, str(body.epoch), body.stages)
+    if not outcome.is_repeated:
+        service.counts.pushed += outcome.messages
+        service.counts.duplicates += outcome.duplicates
+    queues = {queue: SeqsOfQueue(*seqs) for queue, seqs in outcome.queues.items()}
+    return answered(CommitAnswer(True, outcome.is_repeated, outcome.messages, outcome.duplicates, queues))
+
+
+async def abort_stages(service: Service, request: Request) -> Answer:
+    """What was staged for the producer's epoch, and not committed, is forgotten."""
+    removed = await service.store.abort_stages(_label(PRODUCER, request), _label(EPOCH, request))
+    return answered(AbortAnswer(removed))
+
+
+_BASE = "/api/v1/arrow"
+_STAGING = (PRODUCER, EPOCH, PART)
+
+ROUTES = (
+    Route(
+        "GET",
+        f"{_BASE}/queues/{{queue}}/range",
+        show_range,
+        "Which seqs of a queue can be read.",
+        Scope.READ,
+        answers={200: RangeAnswer},
+        query=(TIME,),
+        problems=(404, 503),
+    ),
+    Route(
+        "GET",
+        f"{_BASE}/queues/{{queue}}",
+        read_range,
+        "Read a range of a queue as an Arrow IPC stream.",
+        Scope.READ,
+        answers={200: Content(ARROW_STREAM)},
+        query=(FROM, TO, PARTITION, CREATED_FROM, CREATED_TO, LIMIT_BYTES),
+        problems=(404, 410, 503),
+    ),
+    Route(
+        "POST",
+        f"{_BASE}/queues/{{queue}}",
+        stage_rows,
+        "Stage rows for a queue.",
+        Scope.WRITE,
+        answers={201: StageAnswer},
+        body=bytes,
+        body_type=ARROW_STREAM,
+        query=_STAGING,
+        problems=(413, 415, 503, 507),
+    ),
+    Route(
+        "POST",
+        f"{_BASE}/commit",
+        commit_stages,
+        "Make staged rows messages, once for a producer's epoch.",
+        Scope.WRITE,
+        answers={200: CommitAnswer},
+        body=CommitBody,
+        problems=(409, 413, 415, 429, 503, 507),
+    ),
+    Route(
+        "DELETE",
+        f"{_BASE}/stages",
+        abort_stages,
+        "Forget what was staged for a producer's epoch.",
+        Scope.WRITE,
+        answers={200: AbortAnswer},
+        query=(PRODUCER, EPOCH),
+        problems=(503,),
+    ),
+)

@@ -1,0 +1,287 @@
+"""The way in: an Arrow IPC stream from anybody becomes columns that can be trusted.
+
+Nothing of the stream is believed: offsets, lengths and UTF-8 are checked before a value is looked at. What comes out
+(`STAGED_SCHEMA`) has the columns of a record of the log but for `seq` and `created_at`, which a commit gives.
+
+| column           | type                    | may be absent | null means    | limit               |
+|------------------|-------------------------|---------------|---------------|---------------------|
+| `payload`        | binary or string        | no            | refused       | 10 MiB              |
+| `partition`      | string                  | yes           | `Default`     | 1 to 255 characters |
+| `transaction_id` | string                  | yes           | an id is made | 1 to 255 characters |
+| `trace_id`       | string                  | yes           | none          | 255 characters      |
+| `headers`        | string                  | yes           | none          | a JSON object       |
+
+The large and view forms of these types do as well. Any of them may be dictionary-encoded, and buffers may be
+compressed (LZ4, ZSTD).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forebay.broker.encryption import SEALED_MARK
+from forebay.broker.store import PushItem
+from forebay.errors import PayloadInClear, Permanent
+from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED
+from forebay.model.queue import DEFAULT_PARTITION, NAME_CHARACTERS_MAX
+
+STAGED_SCHEMA = pa.schema(
+    [
+        pa.field("flags", pa.uint8(), nullable=False),
+        pa.field("partition", pa.string(), nullable=False),
+        pa.field("transaction_id", pa.string(), nullable=False),
+        pa.field("trace_id", pa.string(), nullable=False),
+        pa.field("headers", pa.string(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+COLUMNS = ("payload", "partition", "transaction_id", "trace_id", "headers")
+_PIECE_ROWS = 8192
+"""Rows that are looked at in one go, so that other threads get their turn."""
+_any_json = msgspec.json.Decoder(msgspec.Raw)
+_decode_raw, _decode_lines = _any_json.decode, _any_json.decode_lines
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class ArrowRefused(Permanent):
+    """The rows cannot be messages. `column` says which part of them is wrong; nothing was stored."""
+
+    def __init__(self, column: str | None, message: str, *, is_too_large: bool = False) -> None:
+        super().__init__(message)
+        self.column = column
+        self.is_too_large = is_too_large
+
+
+def new_stage_id() -> str:
+    """A UUID of version 8 whose last group is zero: the rows' own ids count there."""
+    random = secrets.token_hex(9)
+    return f"{random[:8]}-{random[8:12]}-8{random[12:15]}-8{random[15:18]}-{0:012d}"
+
+
+def accepted(body: bytes, stage_id: str, *, payload_bytes_max: int, bytes_max: int) -> list[pa.RecordBatch]:
+    """The rows of an IPC stream as batches of `STAGED_SCHEMA`, or `ArrowRefused`."""
+    found: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in _received(body):
+        size += batch.nbytes
+        if size > bytes_max:
+            raise ArrowRefused(None, f"the rows have more than {bytes_max} bytes", is_too_large=True)
+        for start in range(0, batch.num_rows, _PIECE_ROWS):
+            found.append(_checked(batch.slice(start, _PIECE_ROWS), stage_id, rows, payload_bytes_max))
+            rows += found[-1].num_rows
+    return found
+
+
+def _received(body: bytes) -> Iterator[pa.RecordBatch]:
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            _check_names(reader.schema.names)
+            for field in reader.schema:
+                _check_type(field.name, field.type)
+            for batch in reader:
+                batch.validate(full=True)
+                yield batch
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise ArrowRefused(None, f"the body is no Arrow IPC stream: {str(error).splitlines()[0]}") from error
+    if not body.endswith(b"\xff\xff\xff\xff\0\0\0\0"):
+        raise ArrowRefused(None, "the Arrow IPC stream has no end marker: it was cut short")
+
+
+def _check_names(names: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in COLUMNS]
+    if unknown:
+        raise ArrowRefused(unknown[0], f"no such column; there are {', '.join(COLUMNS)}")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ArrowRefused(twice[0], "the column is there twice")
+    if "payload" not in names:
+        raise ArrowRefused("payload", "the column is missing")
+
+
+def _checked(batch: pa.RecordBatch, stage_id: str, rows_before: int, payload_bytes_max: int) -> pa.RecordBatch:
+    payloads = _plain(batch.column("payload"), pa.binary())
+    if payloads.null_count:
+        raise ArrowRefused("payload", "null is no payload")
+    longest = pc.max(pc.binary_length(payloads)).as_py()
+    if longest > payload_bytes_max:
+        detail = f"a payload has {longest} bytes, allowed are {payload_bytes_max}"
+        raise ArrowRefused("payload", detail, is_too_large=True)
+    partitions = _names(batch, "partition", pa.scalar(DEFAULT_PARTITION))
+    trace_ids, headers = _texts(batch, "trace_id"), _texts(batch, "headers")
+    _check_length(trace_ids, "trace_id", 0)
+    _check_headers(headers)
+    ids, minted = _ids(batch, stage_id, rows_before)
+    flags = pc.add(pc.multiply(_is_binary(payloads), PAYLOAD_IS_BINARY), pc.multiply(minted, TRANSACTION_ID_IS_MINTED))
+    columns = [flags.cast(pa.uint8()), partitions, ids, trace_ids, headers, payloads]
+    return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)
+
+
+def _check_type(name: str, kind: pa.DataType) -> None:
+    """Before a column is touched: Arrow has types that pyarrow cannot hold."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    if not (is_text or pa.types.is_null(kind) or (is_bytes and name == "payload")):
+        wanted = "binary or string" if name == "payload" else "string"
+        raise ArrowRefused(name, f"the column is {kind}, not {wanted}")
+
+
+def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The column as one of two types, whatever form of text or bytes it came in."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    return column if column.type == kind else column.cast(kind)
+
+
+def _texts(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name not in batch.schema.names:
+        return _repeated(pa.scalar(""), batch.num_rows)
+    return pc.fill_null(_plain(batch.column(name), pa.string()), "")
+
+
+def _repeated(value: pa.Scalar, count: int) -> pa.Array:
+    return pa.repeat(value, count)
+
+
+def _names(batch: pa.RecordBatch, name: str, default: pa.Scalar) -> pa.Array:
+    if name not in batch.schema.names:
+        return _repeated(default, batch.num_rows)
+    found = pc.fill_null(_plain(batch.column(name), pa.string()), default)
+    _check_length(found, name, 1)
+    for value in pc.unique(found).to_pylist():
+        if "\0" in value or not {".", ".."}.isdisjoint(value.replace("\\", "/").split("/")):
+            raise ArrowRefused(name, f"{value[:100]!r} is no name: it holds a NUL, or has '.' or '..' as a part")
+    return found
+
+
+def _check_length(texts: pa.Array, name: str, lowest: int) -> None:
+    bounds = pc.min_max(pc.utf8_length(texts)).as_py()
+    if bounds["min"] < lowest or bounds["max"] > NAME_CHARACTERS_MAX:
+        found = bounds["min"] if bounds["min"] < lowest else bounds["max"]
+        raise ArrowRefused(name, f"a value has {found} characters, allowed are {lowest} to {NAME_CHARACTERS_MAX}")
+    if pc.any(pc.match_substring(texts, "\0")).as_py():
+        raise ArrowRefused(name, "a value holds a NUL character")
+
+
+def _check_headers(headers: pa.Array) -> None:
+    for text in pc.unique(headers).to_pylist():
+        if text:
+            try:
+                _decode_object(text)
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise ArrowRefused("headers", f"{text[:100]!r} is no JSON object: {error}") from error
+
+
+def _ids(batch: pa.RecordBatch, stage_id: str, rows_before: int) -> tuple[pa.Array, pa.Array]:
+    """The ids, and 1 for each that was made here."""
+    count = batch.num_rows
+    if "transaction_id" not in batch.schema.names:
+        return _minted(stage_id, rows_before, count), _repeated(pa.scalar(1, pa.uint8()), count)
+    given = _plain(batch.column("transaction_id"), pa.string())
+    is_missing = pc.is_null(given)
+    if given.null_count < count:
+        _check_length(given.drop_null(), "transaction_id", 1)
+    if given.null_count:
+        given = pc.if_else(is_missing, _minted(stage_id, rows_before, count), given)
+    return given, is_missing.cast(pa.uint8())
+
+
+def _minted(stage_id: str, rows_before: int, count: int) -> pa.Array:
+    """The stage's id with the row's number in its last group."""
+    numbers = pa.array(range(rows_before, rows_before + count), pa.int64()).cast(pa.string())
+    return pc.binary_join_element_wise(stage_id.rpartition("-")[0], pc.utf8_lpad(numbers, 12, "0"), "-")
+
+
+def _is_binary(payloads: pa.Array) -> pa.Array:
+    """1 for each payload that is not JSON text."""
+    if _are_all_json(payloads):
+        return _repeated(pa.scalar(0, pa.uint8()), len(payloads))
+    return pa.array([0 if _is_json(payload) else 1 for payload in payloads.to_pylist()], pa.uint8())
+
+
+def _are_all_json(payloads: pa.Array) -> bool:
+    """One parse for all of them, as lines.
+
+    A value may not hold a line break of its own here: only then does as many values as lines mean one value each.
+    """
+    text = b"\n".join(payloads.to_pylist())
+    if text.count(b"\n") != len(payloads) - 1:
+        return False
+    try:
+        if not text.isascii():
+            text.decode()
+        return len(_decode_lines(text)) == len(payloads)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _is_json(payload: bytes) -> bool:
+    try:
+        payload.decode()
+        _decode_raw(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def items_of(queue: str, batch: pa.RecordBatch) -> list[PushItem]:
+    """Staged rows as messages one by one, for stores that take no columns."""
+    flags, partitions, ids, traces, headers, payloads = (column.to_pylist() for column in batch.columns)
+    return [
+        PushItem(
+            queue,
+            partition,
+            payload,
+            transaction_id,
+            bool(flag & TRANSACTION_ID_IS_MINTED),
+            trace_id,
+            header.encode(),
+            bool(flag & PAYLOAD_IS_BINARY),
+        )
+        for flag, partition, transaction_id, trace_id, header, payload in zip(
+            flags, partitions, ids, traces, headers, payloads, strict=True
+        )
+    ]
+
+
+def cut(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at most so many bytes, but for single rows that have more."""
+    for batch in batches:
+        if batch.nbytes <= bytes_max or batch.num_rows <= 1:
+            yield batch
+        else:
+            half = batch.num_rows // 2
+            yield from cut([batch.slice(0, half), batch.slice(half)], bytes_max)
+
+
+def write(batches: Iterable[pa.RecordBatch], sink: Any) -> None:
+    """Keep staged rows as one IPC stream in an Arrow output stream."""
+    with pa.ipc.new_stream(sink, STAGED_SCHEMA) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def read(kept: Any) -> list[pa.RecordBatch]:
+    """Staged rows that were kept; they point into the buffer or mapped file that they come from."""
+    with pa.ipc.open_stream(kept) as reader:
+        return list(reader)
+
+
+def size_of(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
+    """How many messages, and the bytes of their payloads."""
+    rows = sum(batch.num_rows for batch in batches)
+    return rows, sum(pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0 for batch in batches)
+
+
+def check_sealed(queue: str, batches: Sequence[pa.RecordBatch]) -> None:
+    """Refuse payloads in clear for a queue that is encrypted."""
+    for batch in batches:
+        if not pc.all(pc.starts_with(batch.column("payload"), SEALED_MARK)).as_py():
+            raise PayloadInClear(queue)

@@ -1,0 +1,141 @@
+"""The way out: batches narrowed, put together and given the schema that readers are promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forebay.broker.encryption import MARK
+from forebay.broker.store import Message, RangeRequest
+from forebay.errors import RangeGone
+
+WIRE_SCHEMA = pa.schema(
+    [
+        ("seq", pa.int64()),
+        ("partition", pa.string()),
+        ("transaction_id", pa.string()),
+        ("trace_id", pa.string()),
+        ("headers", pa.string()),
+        ("created_at", pa.timestamp("us", tz="UTC")),
+        ("payload", pa.binary()),
+    ]
+)
+BATCH_BYTES = 1 << 20
+BATCH_ROWS = 1 << 16
+_NO_TEXT = pa.scalar(None, pa.string())
+
+
+def on_the_wire(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch with columns of the same names, from the log or a database, as readers get it. Payloads stay in place."""
+    names = WIRE_SCHEMA.names
+    columns = [
+        _null_where_empty(batch.column(name)) if name in ("trace_id", "headers") else batch.column(name)
+        for name in names
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=WIRE_SCHEMA)
+
+
+def _null_where_empty(texts: pa.Array) -> pa.Array:
+    lengths = pc.binary_length(texts)
+    if not pc.max(lengths).as_py():
+        return pa.nulls(len(texts), pa.string())
+    return pc.if_else(pc.equal(lengths, 0), _NO_TEXT, texts)
+
+
+def checked_start(wanted: RangeRequest, first_kept: int, removed_seq: int) -> int:
+    """Where to begin. `RangeGone` when retention has removed a message there: `removed_seq` is the last that it did.
+
+    A message that was deleted by itself makes no range gone, nor does a seq that no message has.
+    """
+    first = first_kept if wanted.from_seq is None else max(wanted.from_seq, 1)
+    if first < first_kept and first <= removed_seq:
+        raise RangeGone(f"queue {wanted.queue!r}", first, first_kept)
+    return max(first, first_kept)
+
+
+def narrowed(batch: pa.RecordBatch, wanted: RangeRequest) -> pa.RecordBatch:
+    """What the request's partitions and times leave of a batch."""
+    if wanted.partitions:
+        batch = batch.filter(pc.is_in(batch.column("partition"), pa.array(wanted.partitions, pa.string())))
+    if wanted.created_from_us is not None or wanted.created_to_us is not None:
+        created = batch.column("created_at").cast(pa.int64())
+        if wanted.created_from_us is not None:
+            batch = batch.filter(pc.greater_equal(created, wanted.created_from_us))
+            created = batch.column("created_at").cast(pa.int64())
+        if wanted.created_to_us is not None:
+            batch = batch.filter(pc.less(created, wanted.created_to_us))
+    return batch
+
+
+def put_together(
+    batches: Iterable[pa.RecordBatch], bytes_max: int = BATCH_BYTES, rows_max: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of up to so many bytes and rows. A batch with more bytes stays as it is."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        for start in range(0, batch.num_rows, rows_max):
+            part = batch.slice(start, rows_max) if batch.num_rows > rows_max else batch
+            if waiting and (rows + part.num_rows > rows_max or size + part.nbytes > bytes_max):
+                yield _joined(waiting)
+                waiting, rows, size = [], 0, 0
+            waiting.append(part)
+            rows, size = rows + part.num_rows, size + part.nbytes
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def limited(
+    batches: Iterable[pa.RecordBatch], bytes_max: int | None, *, is_first: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """The first rows whose payloads have so many bytes together; at least one row if nothing was given before."""
+    left = bytes_max
+    for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        sums = pc.cumulative_sum(pc.binary_length(batch.column("payload")).cast(pa.int64()))
+        if batch.num_rows and sums[-1].as_py() > left:
+            fitting = pc.sum(pc.less_equal(sums, left)).as_py()
+            rows = max(fitting, 1 if is_first else 0)
+            if rows:
+                yield batch.slice(0, rows)
+            return
+        if batch.num_rows:
+            left -= sums[-1].as_py()
+            is_first = False
+        yield batch
+
+
+def of_messages(messages: Sequence[Message]) -> pa.RecordBatch:
+    """Messages that are objects already."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([message.seq for message in messages], pa.int64()),
+            pa.array([message.partition for message in messages], pa.string()),
+            pa.array([message.transaction_id for message in messages], pa.string()),
+            pa.array([message.trace_id or None for message in messages], pa.string()),
+            pa.array([message.headers.decode() or None for message in messages], pa.string()),
+            pa.array([message.created_us for message in messages], pa.int64()).cast(WIRE_SCHEMA.field(5).type),
+            pa.array([message.payload for message in messages], pa.binary()),
+        ],
+        schema=WIRE_SCHEMA,
+    )
+
+
+def has_marked(batch: pa.RecordBatch) -> bool:
+    """Whether a payload is sealed, or looks like it."""
+    return bool(pc.any(pc.starts_with(batch.column("payload"), MARK)).as_py())
+
+
+def with_payloads(batch: pa.RecordBatch, change: Callable[[bytes], bytes]) -> pa.RecordBatch:
+    """The batch with every payload changed, one by one: for those that are sealed."""
+    place = batch.schema.get_field_index("payload")
+    changed = pa.array([change(payload) for payload in batch.column(place).to_pylist()], pa.binary())
+    return batch.set_column(place, batch.schema.field(place), changed)

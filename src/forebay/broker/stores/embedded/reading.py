@@ -1,0 +1,128 @@
+"""Ranges of a queue as Arrow batches, read beside the store's thread.
+
+The thread is asked once: which log, and the seq up to which it is settled. Everything else is read by whoever wants the
+batches: records from the log, and from the database, through a connection that can only read, what does not count
+(records of transactions that were not committed, messages below their partition's floor, deleted ones).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forebay.broker.arrow import outgoing
+from forebay.broker.store import QueueBounds, RangeRequest
+from forebay.commitlog import CommitLog
+from forebay.commitlog.block import NO_TAG
+from forebay.model.message import CREATED_US_MAX
+
+
+class ReadableQueue(NamedTuple):
+    """A queue as the store's thread saw it last: everything below `next_seq` is settled."""
+
+    name: str
+    queue_id: int
+    log: CommitLog
+    next_seq: int
+
+
+class RangeReader:
+    """One reader of one queue, for one thread at a time."""
+
+    def __init__(self, database: Path, queue: ReadableQueue) -> None:
+        self._queue = queue
+        self._database = sqlite3.connect(
+            f"{database.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+        )
+        self._committed: dict[bytes, bool] = {NO_TAG: True}
+        rows = "FROM partitions WHERE queue_id = ? AND floor_seq > 0"
+        self._floors: dict[str, int] = dict(self._all(f"SELECT name, floor_seq {rows}"))
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> RangeReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _all(self, statement: str, *values: object) -> list[Any]:
+        return self._database.execute(statement, (self._queue.queue_id, *values)).fetchall()
+
+    def bounds(self, time_us: int | None) -> QueueBounds:
+        [(size,)] = self._all("SELECT coalesce(sum(size), 0) FROM partitions WHERE queue_id = ?")
+        first, end = self._first_seq(), self._queue.next_seq
+        if time_us is None:
+            return QueueBounds(first, end, size)
+        later = self._queue.log.read_created_between(time_us, CREATED_US_MAX + 1)
+        found = next((batch.column("seq")[0].as_py() for batch in later if batch.num_rows), end)
+        return QueueBounds(first, end, size, min(max(found, first), end))
+
+    def _first_seq(self) -> int:
+        """The oldest message kept. The index knows where to look; only the message itself says that it is there."""
+        [(lowest,)] = self._all(
+            "SELECT min(max(b.first_seq, p.floor_seq + 1)) FROM partitions p JOIN blocks b ON b.partition_id = p.id "
+            "AND b.first_seq = (SELECT min(first_seq) FROM blocks WHERE partition_id = p.id) WHERE p.queue_id = ?"
+        )
+        if lowest is None:
+            return self._queue.next_seq
+        kept = self._kept(lowest, self._queue.next_seq - 1)
+        return next((batch.column("seq")[0].as_py() for batch in kept if batch.num_rows), self._queue.next_seq)
+
+    def batches(self, wanted: RangeRequest) -> Iterator[pa.RecordBatch]:
+        """What can be wrong with the request is raised by the call."""
+        first = outgoing.checked_start(wanted, self._first_seq(), max(self._floors.values(), default=0))
+        last = self._queue.next_seq - 1
+        last = last if wanted.to_seq is None else min(wanted.to_seq, last)
+        narrowed = (outgoing.narrowed(batch, wanted) for batch in self._kept(first, last))
+        together = outgoing.put_together(batch for batch in narrowed if batch.num_rows)
+        return outgoing.limited(map(outgoing.on_the_wire, together), wanted.bytes_max)
+
+    def _kept(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        """The messages between those seqs that count."""
+        if first > last:
+            return
+        deleted = self._deleted(first, last)
+        for batch in outgoing.put_together(self._stored(first, last)):
+            if self._floors:
+                batch = self._above_floors(batch)
+            if deleted is not None:
+                batch = batch.filter(pc.invert(pc.is_in(batch.column("seq"), deleted)))
+            yield batch
+
+    def _stored(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        """The messages of committed records."""
+        with contextlib.closing(self._queue.log.read_records(first, last)) as records:  # type: ignore[type-var]
+            for record in records:
+                tag, batch = record.tag_and_batch()
+                if tag not in self._committed:
+                    found = self._database.execute("SELECT 1 FROM committed_tags WHERE tag = ?", (tag,)).fetchone()
+                    self._committed[tag] = found is not None
+                if self._committed[tag]:
+                    start = max(first - record.header.first_seq, 0)
+                    yield batch.slice(start, last - record.header.first_seq + 1 - start)
+
+    def _deleted(self, first: int, last: int) -> pa.Array | None:
+        rows = self._all(
+            "SELECT d.seq FROM partitions p JOIN deleted_messages d ON d.partition_id = p.id "
+            "WHERE p.queue_id = ? AND d.seq BETWEEN ? AND ?",
+            first,
+            last,
+        )
+        return pa.array([seq for (seq,) in rows], pa.int64()) if rows else None
+
+    def _above_floors(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Without what retention has removed of each partition."""
+        if batch.column("seq")[0].as_py() > max(self._floors.values()):
+            return batch
+        partitions = batch.column("partition")
+        places = pc.index_in(partitions, pa.array(self._floors, pa.string()))
+        floors = pc.fill_null(pc.take(pa.array(self._floors.values(), pa.int64()), places), 0)
+        return batch.filter(pc.greater(batch.column("seq"), floors))

@@ -1,0 +1,134 @@
+"""Stages: rows that are on the disk and are no messages yet.
+
+A stage is a file of its own, `stages/<id>.arrow`, and a row in the database. The file is written and synced first, by
+whoever received the rows; the row makes it a stage. A file without a row is nobody's, and is removed when the store
+opens. Its batches are cut as the records of the log will be, so that a commit writes them as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from forebay.broker.arrow import incoming, outgoing
+from forebay.broker.store import Staged, StageFigures, StageName
+from forebay.broker.stores.embedded.database import Database
+from forebay.clock import Clock
+from forebay.commitlog.filesystem import RealFilesystem, is_disk_full
+from forebay.errors import DiskFull, StageUnknown, StoreUnavailable
+
+RECORD_BYTES_MAX = 8 << 20
+"""Of a record that a commit writes. Larger ones sync faster, smaller ones are popped faster."""
+RECORD_ROWS_MAX = 1 << 15
+_SECOND_US = 1_000_000
+
+
+class Stages:
+    def __init__(self, directory: Path, database: Database, clock: Clock) -> None:
+        self._folder = directory / "stages"
+        self._database = database
+        self._clock = clock
+        self._doomed: list[str] = []
+        self._expired = 0
+
+    def _path(self, stage_id: str) -> Path:
+        return self._folder / f"{stage_id}.arrow"
+
+    def sweep(self) -> None:
+        """When the store opens: have the folder, and nothing in it that is nobody's."""
+        self._folder.mkdir(exist_ok=True)
+        RealFilesystem().sync_directory(self._folder.parent)
+        known = {f"{stage_id}.arrow" for (stage_id,) in self._database.all("SELECT stage_id FROM stages")}
+        for path in self._folder.iterdir():
+            if path.name not in known:
+                path.unlink(missing_ok=True)
+
+    # --- in any thread ---
+
+    def write(self, stage_id: str, batches: Sequence[pa.RecordBatch]) -> None:
+        """The file, on the disk when this returns."""
+        path = self._path(stage_id)
+        pieces = outgoing.put_together(incoming.cut(batches, RECORD_BYTES_MAX), RECORD_BYTES_MAX, RECORD_ROWS_MAX)
+        try:
+            with path.open("xb") as file:
+                incoming.write(pieces, file)
+                file.flush()
+                os.fdatasync(file.fileno())
+            RealFilesystem().sync_directory(self._folder)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            if is_disk_full(error):
+                raise DiskFull(path, "writing a stage") from error
+            raise StoreUnavailable(f"{path}: a stage cannot be written: {error.strerror or error}") from error
+
+    def discard(self, stage_id: str) -> None:
+        """The file of a stage that was not to be."""
+        self._path(stage_id).unlink(missing_ok=True)
+
+    # --- in the store's thread ---
+
+    def add(self, queue: str, name: StageName, staged: Staged) -> Staged:
+        self._database.do(
+            "INSERT INTO stages (stage_id, producer, epoch, part, queue, messages, size, created_us) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (staged.stage_id, *name, queue, staged.messages, staged.size_bytes, self._clock.now_us()),
+        )
+        return staged
+
+    def opened(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> list[tuple[str, list[pa.RecordBatch]]]:
+        """Queue and rows of each stage, in the order asked for. The rows lie in the mapped files."""
+        rows = self._database.all(
+            "SELECT stage_id, queue FROM stages WHERE producer = ? AND epoch = ?", (producer, epoch)
+        )
+        queues: dict[str, str] = dict(rows)
+        unknown = [stage_id for stage_id in stage_ids if stage_id not in queues]
+        if unknown:
+            raise StageUnknown(unknown, producer, epoch)
+        return [(queues[each], self._read(each)) for each in dict.fromkeys(stage_ids)]
+
+    def _read(self, stage_id: str) -> list[pa.RecordBatch]:
+        path = self._path(stage_id)
+        try:
+            return incoming.read(pa.memory_map(str(path)))
+        except (OSError, pa.ArrowException) as error:
+            # Not the cycle's failure: others in it have nothing to do with this file.
+            raise StoreUnavailable(
+                f"{path}: the stage cannot be read: {error}", remedy="Abort the epoch, and stage its rows again"
+            ) from error
+
+    def forget(self, producer: str, epoch: str) -> int:
+        """Take all stages of the epoch out of the database; `remove_files` follows when that is committed."""
+        gone = self._database.all(
+            "DELETE FROM stages WHERE producer = ? AND epoch = ? RETURNING stage_id", (producer, epoch)
+        )
+        self._doomed += [stage_id for (stage_id,) in gone]
+        return len(gone)
+
+    def expire(self, stage_seconds: float, commit_seconds: float) -> int:
+        now_us = self._clock.now_us()
+        gone = self._database.all(
+            "DELETE FROM stages WHERE created_us < ? RETURNING stage_id", (now_us - round(stage_seconds * _SECOND_US),)
+        )
+        self._database.do(
+            "DELETE FROM stage_commits WHERE created_us < ?", (now_us - round(commit_seconds * _SECOND_US),)
+        )
+        self._doomed += [stage_id for (stage_id,) in gone]
+        self._expired += len(gone)
+        return len(gone)
+
+    def figures(self) -> StageFigures:
+        count, size = self._database.one("SELECT count(*), coalesce(sum(size), 0) FROM stages")
+        return StageFigures(count, size, self._expired)
+
+    def remove_files(self) -> None:
+        """Of stages that are gone from the database for good."""
+        doomed, self._doomed = self._doomed, []
+        for stage_id in doomed:
+            self._path(stage_id).unlink(missing_ok=True)
+
+    def spare_files(self) -> None:
+        """The cycle was rolled back: the stages are still there."""
+        self._doomed = []

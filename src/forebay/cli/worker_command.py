@@ -1,0 +1,76 @@
+"""`forebay worker`: runs the flows of a settings file on Spark, on any machine that reaches the servers.
+
+Each flow that completes a batch is told in a line on stdout, and so is every change of its state. SIGTERM and Ctrl-C
+stop it cleanly; a batch under way is repeated by the next worker. A flow's state, checkpoint and whether it is paused
+live in `<data_dir>/flows/`: see `forebay.flows.flow_directory`.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Sequence
+
+from forebay.cli import output
+from forebay.cli.flow_session import ServerUrlOption, Session, connection, flows_of, server_url, spark_for
+from forebay.cli.server_option import KeyOption
+from forebay.cli.settings_flags import with_settings
+from forebay.config.load import Loaded
+from forebay.config.model import Settings
+from forebay.flows.definition import Flow
+from forebay.flows.worker import Worker
+
+READY = "forebay: working on "
+LOOK_SECONDS = 1.0
+
+
+@with_settings
+def worker(loaded: Loaded, url: ServerUrlOption = None, api_key: KeyOption = None) -> None:
+    """Run the flows of a settings file on Spark until SIGTERM or Ctrl-C."""
+    run_worker(loaded.settings, flows_of(loaded), server_url(url, loaded.settings.server), api_key)
+
+
+def run_worker(settings: Settings, flows: Sequence[Flow], url: str, api_key: str | None) -> None:
+    """Start Spark and look after the flows until told to stop."""
+    stopping = threading.Event()
+    # Before Spark, so that a stop while it starts is heeded; and after it, because Spark sets a handler of its own.
+    _stop_on_signals(stopping)
+    spark = spark_for(settings.spark, url, api_key)
+    _stop_on_signals(stopping)
+    try:
+        _look_after(settings, flows, spark, connection_to=(url, api_key), stopping=stopping)
+    finally:
+        from forebay.spark.flow_runner import stop_session
+
+        stop_session(spark)
+
+
+def _look_after(
+    settings: Settings,
+    flows: Sequence[Flow],
+    spark: Session,
+    *,
+    connection_to: tuple[str, str | None],
+    stopping: threading.Event,
+) -> None:
+    from forebay.spark.flow_runner import SparkRunner
+
+    worker = Worker(flows, SparkRunner(spark, connection(*connection_to)), settings.data_dir, tell=_tell)
+    names = ", ".join(flow.name for flow in flows)
+    _tell(f"{READY}{len(flows)} flow{'' if len(flows) == 1 else 's'}: {names} ({connection_to[0]})")
+    try:
+        while not stopping.is_set():
+            worker.step()
+            stopping.wait(LOOK_SECONDS)
+    finally:
+        worker.stop()
+
+
+def _tell(line: str) -> None:
+    output.say(line)
+    output.finish()
+
+
+def _stop_on_signals(stopping: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())

@@ -1,0 +1,185 @@
+"""What a flow is: the same words in YAML and in Python.
+
+In Python, fields are written with underscores (`starting_offsets`); in YAML, the options that Spark knows keep Spark's
+spelling (`startingOffsets`), everything else is as here. A default is what holds when a key is left out.
+
+    Flow(
+        name="clicks",
+        mode="stream",
+        source=Source(queue="clicks", payload_as="json", schema="user STRING, ms INT"),
+        actions=(SqlAction(name="slow", sql="SELECT * FROM input WHERE ms > 1000"),),
+        sink=QueueSink(queue="slow-clicks"),
+    )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from forebay.model.queue import NAME_CHARACTERS_MAX
+
+Size = Annotated[int, "bytes"]
+"""Bytes; written `16Mi` in YAML."""
+
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
+Text = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1)]
+
+STREAM = "stream"
+PARCELS = "parcels"
+ERROR_QUEUE_SUFFIX = ".errors"
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all parts of a flow share: they do not change, and know no key that is not theirs."""
+
+    marker: ClassVar[str] = ""
+    """Where a key may hold one of several parts: the key inside that tells which."""
+
+
+class Source(Part, frozen=True, kw_only=True, rename="camel"):
+    """The queue that is read, and how. Options of the source of the same name mean the same."""
+
+    queue: Name
+    group: Name | None = None
+    """Whose cursor follows the flow, so that its lag is seen. Without one: the flow's name."""
+    starting_offsets: str | dict[str, int] = "earliest"
+    starting_timestamp: Text | None = None
+    partition: Text | None = None
+    max_offsets_per_trigger: Count = 500_000
+    max_bytes_per_trigger: Size | None = None
+    min_partitions: Count | None = None
+    max_records_per_partition: Count | None = None
+    fail_on_data_loss: bool = True
+    retry_timeout: Text | None = None
+    payload_as: Literal["binary", "string", "json"] = "binary"
+    """`string`: text that is not UTF-8 is a bad record. `json`: so is what does not fit `schema`."""
+    schema: Text | None = None
+    max_payload: Size | None = None
+    """A larger payload is a bad record."""
+
+
+class Watermark(Part, frozen=True, kw_only=True):
+    """How late a row may come, by one of its columns; set where that column first appears."""
+
+    column: Text
+    delay: timedelta
+
+
+class StaticTable(Part, frozen=True, kw_only=True):
+    """A table to join with, read anew for each batch where its format does so."""
+
+    format: Text
+    path: Text | None = None
+    schema: Text | None = None
+    options: dict[str, str] = {}
+
+
+class SqlAction(Part, frozen=True, kw_only=True):
+    """SQL over the view `input` and the flow's tables."""
+
+    marker: ClassVar[str] = "sql"
+
+    name: Name
+    sql: Text
+
+
+class ClassAction(Part, frozen=True, kw_only=True):
+    """A class: one of the built-in short names, or the dotted path of a `DataFrameAction`."""
+
+    marker: ClassVar[str] = "class"
+
+    name: Name
+    class_name: Text = msgspec.field(name="class")
+    params: dict[str, Any] = {}
+
+
+class QueueSink(Part, frozen=True, kw_only=True, rename="camel"):
+    """Rows become messages, exactly once."""
+
+    marker: ClassVar[str] = "queue"
+
+    queue: Name
+    keep_transaction_ids: bool = False
+    """Whether a column `transaction_id` counts. Rows that share one are duplicates of each other, and one stays."""
+
+
+class Table(Part, frozen=True, kw_only=True, rename="camel"):
+    """A table of Spark: files in `path`, or `name` in its catalogue."""
+
+    format: Text = "parquet"
+    path: Text | None = None
+    name: Text | None = None
+    mode: Literal["append", "update", "complete"] = "append"
+    partition_by: tuple[str, ...] = ()
+    options: dict[str, str] = {}
+
+
+class TableSink(Part, frozen=True, kw_only=True):
+    """Rows go into a table, as exactly once as its format is."""
+
+    marker: ClassVar[str] = "table"
+
+    table: Table
+
+
+Action = SqlAction | ClassAction
+Sink = QueueSink | TableSink
+
+
+class Flow(Part, frozen=True, kw_only=True):
+    """A source, actions in order, and a sink."""
+
+    name: Name
+    mode: Literal["parcels", "stream"] = "parcels"
+    source: Source
+    tables: dict[str, StaticTable] = {}
+    actions: tuple[Action, ...] = ()
+    sink: Sink
+    trigger: timedelta = timedelta(seconds=1)
+    """A batch begins this long after the last one began, at the earliest."""
+    watermark: Watermark | None = None
+    checkpoint: Text | None = None
+    """Where Spark keeps how far the flow has come: a directory, or a URL that all of a cluster can write to."""
+    error_queue: Name | None = None
+
+    @property
+    def group(self) -> str:
+        return self.source.group or self.name
+
+    @property
+    def errors_to(self) -> str:
+        """The queue for bad records."""
+        return self.error_queue or self.name + ERROR_QUEUE_SUFFIX
+
+    @property
+    def output_queue(self) -> str | None:
+        return self.sink.queue if isinstance(self.sink, QueueSink) else None
+
+
+def source_options(flow: Flow) -> dict[str, str]:
+    """The options for `format("forebay")`. Payloads are read as bytes: the flow judges them itself."""
+    source = flow.source
+    given: Mapping[str, object] = {
+        "queue": source.queue,
+        "group": flow.group,
+        "startingTimestamp": source.starting_timestamp,
+        "startingOffsets": None if source.starting_timestamp else _offsets(source.starting_offsets),
+        "partition": source.partition,
+        "maxOffsetsPerTrigger": source.max_offsets_per_trigger,
+        "maxBytesPerTrigger": source.max_bytes_per_trigger,
+        "minPartitions": source.min_partitions,
+        "maxRecordsPerPartition": source.max_records_per_partition,
+        "failOnDataLoss": str(source.fail_on_data_loss).lower(),
+        "retryTimeout": source.retry_timeout,
+    }
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _offsets(offsets: str | dict[str, int]) -> str:
+    return offsets if isinstance(offsets, str) else msgspec.json.encode(offsets).decode()

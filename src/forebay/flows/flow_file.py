@@ -1,0 +1,135 @@
+"""Reads flows from the settings file and from the Python modules that it names.
+
+    flows:
+      - name: clicks          # a flow, written out
+        …
+      - module: shop.flows    # every `Flow` that this module holds by a name, or in a list or tuple
+
+Modules are looked for beside the file first, then where Python looks. All faults are collected, each with file and
+line; a flow that cannot be read does not keep the others from being judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from forebay.config.load import FLOWS_KEY
+from forebay.config.yaml_file import FileRefused, compose_file
+from forebay.flows.checks import Located, check_flow, check_flows
+from forebay.flows.definition import Action, Flow, QueueSink, Sink, Source, SqlAction
+from forebay.flows.faults import FlowFault, FlowsRefused
+from forebay.flows.registry import NotFound, find_module, search_beside
+from forebay.flows.written import REFUSED, Written, from_yaml, read
+
+MODULE_KEY = "module"
+UNREADABLE = "(unreadable)"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFlows:
+    """What a file defines, and everything that is wrong with it."""
+
+    flows: Sequence[Located]
+    faults: Sequence[FlowFault]
+
+
+def load_flows(file: Path) -> list[Flow]:
+    """The flows of a file, fit to run. Raises FlowsRefused with every fault."""
+    found = find_flows(file)
+    if found.faults:
+        raise FlowsRefused(found.faults)
+    return [located.flow for located in found.flows]
+
+
+def find_flows(file: Path) -> FoundFlows:
+    """The flows of a file that could be read, and the faults of all of them."""
+    faults: list[FlowFault] = []
+    search_beside(file)
+    flows = list(_read_file(file, faults))
+    return FoundFlows(flows, [*faults, *check_flows(flows)])
+
+
+def _read_file(file: Path, faults: list[FlowFault]) -> Iterator[Located]:
+    try:
+        root = compose_file(file)
+    except FileRefused as refused:
+        place = str(file) if refused.line is None else f"{file} line {refused.line}"
+        faults.append(FlowFault(place, "", "", f"it has to be {refused.allowed}"))
+        return
+    for node in _flows_nodes(root):
+        if not isinstance(node, yaml.SequenceNode):
+            place = f"{file} line {node.start_mark.line + 1}"
+            faults.append(FlowFault(place, "", FLOWS_KEY, "expected a list of flows"))
+            continue
+        for index, item in enumerate(node.value):
+            yield from _read_item(item, str(file), f"{FLOWS_KEY}.{index}", faults)
+
+
+def _flows_nodes(root: yaml.Node | None) -> Iterator[yaml.Node]:
+    if isinstance(root, yaml.MappingNode):
+        for key, below in root.value:
+            is_empty = isinstance(below, yaml.ScalarNode) and below.value in ("", "null", "~")
+            if key.value == FLOWS_KEY and not is_empty:
+                yield below
+
+
+def _read_item(node: yaml.Node, file: str, path: str, faults: list[FlowFault]) -> Iterator[Located]:
+    name = ""
+
+    def report(place: str, key: str, message: str) -> None:
+        faults.append(FlowFault(place, name or path, key, message))
+
+    written = from_yaml(node, file, report)
+    if isinstance(written.value, dict):
+        if set(written.value) == {MODULE_KEY}:
+            yield from _read_module(written.value[MODULE_KEY], report_to=faults)
+            return
+        if "name" in written.value:
+            name = str(written.value["name"].plain())
+    flow = read(written, Flow, "", report)
+    places = dict(written.places())
+    if flow is not REFUSED:
+        yield Located(flow, written.place, places)
+    elif isinstance(written.value, dict):
+        faults.extend(check_flow(Located(_readable_part(written, name or path), written.place, places)))
+
+
+def _readable_part(written: Written, name: str) -> Flow:
+    """What can be read of a flow with faults, so that the rest is judged too. Gaps are filled with what is fine."""
+    values = {
+        key: value
+        for key, kind in (("mode", str), ("source", Source), ("sink", Sink))
+        if key in written.value and (value := read(written.value[key], kind, key, _unheard)) is not REFUSED
+    }
+    items = written.value["actions"].value if "actions" in written.value else []
+    actions = [read(item, Action, "", _unheard) for item in items] if isinstance(items, list) else []
+    filled = [
+        SqlAction(name=f"{UNREADABLE} {index}", sql=UNREADABLE) if action is REFUSED else action
+        for index, action in enumerate(actions)
+    ]
+    fine = {"source": Source(queue=f"{UNREADABLE} source"), "sink": QueueSink(queue=f"{UNREADABLE} sink")}
+    return Flow(name=name, actions=tuple(filled), **{**fine, **values})
+
+
+def _unheard(place: str, key: str, message: str) -> None:
+    """What it would say has been reported already."""
+
+
+def _read_module(written: Written, report_to: list[FlowFault]) -> Iterator[Located]:
+    name = str(written.plain())
+    try:
+        module = find_module(name)
+    except NotFound as missing:
+        report_to.append(FlowFault(written.place, "", MODULE_KEY, str(missing)))
+        return
+    values = [value for key, value in vars(module).items() if not key.startswith("_")]
+    flows = [flow for value in values for flow in (value if isinstance(value, (list, tuple)) else [value])]
+    found = {id(flow): flow for flow in flows if isinstance(flow, Flow)}
+    if not found:
+        report_to.append(FlowFault(written.place, "", MODULE_KEY, f"module {name} holds no Flow"))
+    for flow in found.values():
+        yield Located(flow, f"module {name}")

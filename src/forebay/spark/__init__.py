@@ -1,0 +1,60 @@
+"""Spark on queues: a session on any master, a queue as table and stream, and exactly-once writes into queues.
+
+    from forebay.spark import spark_session
+
+    spark = spark_session(url="http://127.0.0.1:6632")
+    clicks = spark.readStream.format("forebay").option("queue", "clicks").option("group", "report").load()
+    counted = clicks.groupBy("partition").count()
+    spark.read.format("forebay").option("queue", "clicks").option("startingOffsets", '{"seq": 1000}').load().show()
+    clicks.select("payload").writeStream.format("forebay").option("queue", "copies") \\
+        .option("checkpointLocation", "/data/checkpoints/copies").start()
+
+This is the only room that imports PySpark. It talks to the servers over HTTP, from driver and executors, with the
+standard library and PyArrow alone: that is all an executor needs, the package itself is sent to it.
+
+**Reading.** An offset is `{"seq": next}`. A batch is a range of seqs; it is split into ranges, and each task fetches
+its own as Arrow and hands it to Spark without looking at rows. Everything below the server's `nextSeq` never changes,
+so a batch that is read again has the same rows, unless messages were deleted or retention took them meanwhile.
+
+**Writing.** Tasks stage rows, the driver commits the stages by (query, batch). See `sink`.
+
+**What happens when**
+
+| what fails | what follows |
+|---|---|
+| a server is killed while a task reads | the task asks again, here or at another URL, behind the last row it has |
+| a server is away longer than `retryTimeout` | the query fails; started again, it repeats the batch |
+| retention removes what was to be read | `failOnDataLoss`: the query fails with the seqs, or goes on and logs them |
+| a task or an executor dies | Spark runs the task again; what it staged before is never committed |
+| the driver dies before the commit | nothing was visible; started again, the query repeats the batch |
+| the driver dies after the commit | the same, and the server answers that this (query, batch) is committed already |
+| the answer of a commit is lost | it is asked again, with the same end |
+
+Exactly once holds for as long as the server remembers commits (`server.commit_retention`) and the checkpoint is kept.
+
+**Limits.** A task sends stages of 16 MiB (`maxBytesPerStage`); it holds one in memory. A reading task holds one batch
+of the server. One task has at most 100,000 messages (`maxRecordsPerPartition`). A server may be silent for 120 s in
+the middle of an answer. `commit` of the source moves the group's cursor and is not part of any guarantee.
+"""
+
+from forebay.spark.java import Java, JavaNotFound, find_java
+from forebay.spark.options import OptionsRefused
+from forebay.spark.queues import MessagesGone
+from forebay.spark.session import register, ship, spark_session, start_session
+from forebay.spark.source import ForebaySource
+from forebay.spark.wire import ServerRefused, ServersAway
+
+__all__ = [
+    "spark_session",
+    "start_session",
+    "register",
+    "ship",
+    "ForebaySource",
+    "OptionsRefused",
+    "MessagesGone",
+    "ServerRefused",
+    "ServersAway",
+    "find_java",
+    "Java",
+    "JavaNotFound",
+]

@@ -1,0 +1,10 @@
+"""The actions that come with Forebay. A flow names them by their short names; see `forebay.flows.registry`.
+
+| name | what it does | keeps state |
+|---|---|---|
+| `parse_json` | JSON text becomes columns; what does not parse goes to the error queue | no |
+| `deduplicate` | of rows with the same keys, the first stays | yes |
+| `sample` | a fixed share of the rows, the same ones each time | no |
+| `redact` | columns are hashed or masked | no |
+| `rollup` | one row per window and keys | yes |
+"""

@@ -1,0 +1,113 @@
+"""JSON payloads as columns, parsed by Arrow many at a time.
+
+A payload that is no JSON object of the given columns gives null in all of them, and its text in `_corrupt`; the others
+are not touched by it. Fields that the schema does not name are left out, fields that are missing are null, and `null`
+as a payload is a row of nulls.
+
+All payloads of a batch go through Arrow's parser as one text. To be sure that row n of what comes out is payload n,
+each payload is wrapped in an object with its number under a name that was drawn for this batch: a broken payload
+cannot fake it. Where anything does not fit, the batch is halved until the payloads that are to blame stand alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+from pyspark.sql import types as spark_types
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
+
+from forebay.errors import Permanent
+
+CORRUPT = "_corrupt"
+_READABLE = (
+    spark_types.BooleanType,
+    spark_types.ByteType,
+    spark_types.ShortType,
+    spark_types.IntegerType,
+    spark_types.LongType,
+    spark_types.FloatType,
+    spark_types.DoubleType,
+    spark_types.StringType,
+    spark_types.TimestampType,
+)
+
+
+def refuse_unreadable(fields: Iterable[StructField]) -> None:
+    """Refuse columns of types that are not read here."""
+    wrong = [f"{field.name} {field.dataType.simpleString()}" for field in fields if not _is_readable(field.dataType)]
+    if wrong:
+        raise Permanent(
+            f"the option schema has columns that are not read from JSON: {', '.join(wrong)}; what is read: boolean, "
+            "tinyint, smallint, int, bigint, float, double, string, timestamp, and arrays and structs of them",
+            remedy="Read the payload as a string and use from_json",
+        )
+
+
+def _is_readable(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _is_readable(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(_is_readable(field.dataType) for field in kind)
+    return isinstance(kind, _READABLE)
+
+
+class JsonColumns:
+    """Parses a column of payloads into the columns of the schema and one with what could not be parsed."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._struct = pa.struct(list(schema))
+
+    def __call__(self, payloads: pa.Array) -> list[pa.Array]:
+        parts = list(self._parsed(payloads))
+        documents = pa.concat_arrays([documents for documents, _ in parts]) if parts else self._nulls(0)
+        corrupt = pa.concat_arrays([corrupt for _, corrupt in parts]) if parts else pa.nulls(0, pa.string())
+        return [*documents.flatten(), corrupt]
+
+    def _parsed(self, payloads: pa.Array) -> Iterable[tuple[pa.Array, pa.Array]]:
+        count = len(payloads)
+        if not count:
+            return
+        documents = self._all_or_none(payloads)
+        if documents is not None:
+            yield documents, pa.nulls(count, pa.string())
+        elif count == 1:
+            text = (payloads[0].as_py() or b"").decode(errors="replace")
+            yield self._nulls(1), pa.array([text], pa.string())
+        else:
+            yield from self._parsed(payloads.slice(0, count // 2))
+            yield from self._parsed(payloads.slice(count // 2))
+
+    def _all_or_none(self, payloads: pa.Array) -> pa.Array | None:
+        mark = secrets.token_hex(8)
+        numbers = _numbers(len(payloads))
+        counted = numbers.cast(pa.string()).cast(pa.binary())
+        before, between, after, nothing = b'{"payload":', f',"{mark}":'.encode(), b"}\n", b""
+        text = pc.binary_join_element_wise(before, payloads, between, counted, after, nothing).buffers()[2]
+        explicit = pa.schema([("payload", self._struct), (mark, pa.int64())])
+        try:
+            table = pj.read_json(
+                pa.BufferReader(text),
+                read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),
+                parse_options=pj.ParseOptions(
+                    explicit_schema=explicit, newlines_in_values=True, unexpected_field_behavior="ignore"
+                ),
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+        if table.num_rows != len(payloads) or not table.column(mark).combine_chunks().equals(numbers):
+            return None
+        found = table.column("payload").combine_chunks()
+        return found if found.type == self._struct else found.cast(self._struct)
+
+    def _nulls(self, count: int) -> pa.Array:
+        return pa.nulls(count, self._struct)
+
+
+def _numbers(count: int) -> pa.Array:
+    """0, 1, 2 … without NumPy, whose arrays make Arrow import pandas."""
+    return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)

@@ -1,0 +1,168 @@
+"""What source and sink ask of a server: bounds of a queue, rows of a range, stages, their commit, a group's cursor.
+
+Rows come as an Arrow IPC stream. Its end marker is how a whole answer is told from one whose server died: an answer
+without it counts as broken, and reading goes on behind the last row that came. So each row comes once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pyarrow as pa
+
+from forebay.errors import Permanent
+from forebay.spark.positions import Bounds, Position, SeqRange
+from forebay.spark.wire import Exchange, ServerRefused, Wire
+
+_ARROW = "application/vnd.apache.arrow.stream"
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_log = logging.getLogger(__name__)
+
+
+class MessagesGone(Permanent):
+    """Messages that the query was to read are no longer kept. `gone` says which."""
+
+    def __init__(self, queue: str, gone: SeqRange) -> None:
+        super().__init__(
+            f"messages {gone.start}-{gone.end - 1} of queue {queue!r} are gone: retention removed them before they "
+            f"were read; the oldest that may be kept is {gone.end}",
+            remedy="Set failOnDataLoss=false to go on without them, or start a new checkpoint behind them",
+        )
+        self.gone = gone
+
+
+class _CutShort(OSError):
+    """The answer ended before its end marker."""
+
+
+class Queue:
+    """One queue at the servers."""
+
+    def __init__(self, wire: Wire, name: str) -> None:
+        self._wire = wire
+        self.name = name
+        self._path = f"/api/v1/arrow/queues/{quote(name, safe='')}"
+
+    def bounds(self, position: Position | None = None) -> Bounds:
+        """What the queue holds, and where the position's time is in it."""
+        query = f"?{urlencode({'time': position.time})}" if position and position.time else ""
+        try:
+            told = self._wire.request("GET", f"{self._path}/range{query}")
+        except ServerRefused as refused:
+            if refused.status != 404:
+                raise
+            raise Permanent(
+                f"no queue {self.name!r}", remedy="A queue is made by its first push, or by configure"
+            ) from refused
+        return Bounds(told["firstSeq"], told["nextSeq"], told.get("seqAtTime"), told.get("bytes"))
+
+    def batches(
+        self, span: SeqRange, query: Sequence[tuple[str, str]] = (), *, is_loss_fatal: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of the range in seq order. Goes on where it stopped when a server breaks in the middle."""
+        patience = self._wire.patience()
+        next_seq = span.start
+        while next_seq < span.end:
+            try:
+                with self._wire.open("GET", self._range_path(next_seq, span.end, query)) as exchange:
+                    for batch in _received(exchange):
+                        if batch.num_rows:
+                            next_seq = batch.column("seq")[-1].as_py() + 1
+                            yield batch
+                        # After the yield: the time that Spark takes over a batch is not the server's fault.
+                        patience.progress()
+                next_seq = span.end
+            except ServerRefused as refused:
+                next_seq = self._after_what_is_gone(refused, next_seq, span.end, is_loss_fatal)
+            except Exception as fault:
+                if not self._wire.is_retried(fault):
+                    raise
+                self._wire.give_up_on_this_server()
+                patience.wait(f"reading {self.name!r} from seq {next_seq}", fault)
+
+    def _range_path(self, start: int, end: int, query: Sequence[tuple[str, str]]) -> str:
+        return f"{self._path}?{urlencode([('from', str(start)), ('to', str(end - 1)), *query])}"
+
+    def _after_what_is_gone(self, refused: ServerRefused, start: int, end: int, is_loss_fatal: bool) -> int:
+        if refused.status != 410 or not isinstance(refused.problem.get("firstSeq"), int):
+            raise refused
+        first_kept = refused.problem["firstSeq"]
+        if first_kept <= start:
+            raise refused
+        gone = SeqRange(start, min(first_kept, end))
+        if is_loss_fatal:
+            raise MessagesGone(self.name, gone) from refused
+        _log.warning("queue %r: messages %d-%d are gone and were skipped", self.name, gone.start, gone.end - 1)
+        return gone.end
+
+    # --- the way in ---
+
+    def stage(self, body: pa.Buffer, producer: str, epoch: str, part: str) -> str:
+        """Send rows; they are durable but not visible. The stage's id is what `commit` wants."""
+        query = urlencode({"producer": producer, "epoch": epoch, "part": part})
+        told = self._wire.request("POST", f"{self._path}?{query}", memoryview(body), _ARROW)
+        return str(told["stage"])
+
+    def commit(self, producer: str, epoch: str, stages: Sequence[str]) -> dict[str, Any]:
+        """Make the stages messages, all at once, and only once for the two names."""
+        body = json.dumps({"producer": producer, "epoch": epoch, "stages": list(stages)})
+        return self._wire.request("POST", "/api/v1/arrow/commit", body.encode())  # type: ignore[no-any-return]
+
+    def abort(self, producer: str, epoch: str) -> None:
+        query = urlencode({"producer": producer, "epoch": epoch})
+        self._wire.request("DELETE", f"/api/v1/arrow/stages?{query}")
+
+    # --- groups ---
+
+    def seek(self, group: str, seq: int, partitions: Sequence[str] = ()) -> None:
+        """Let the group's cursor stand before `seq`."""
+        path = f"/api/v1/consumer-groups/{quote(group, safe='')}/queues/{quote(self.name, safe='')}"
+        places = [f"{path}/partitions/{quote(name, safe='')}" for name in partitions] or [path]
+        for place in places:
+            self._wire.request("POST", f"{place}/seek", json.dumps({"seq": seq}).encode())
+
+
+def _received(exchange: Exchange) -> Iterator[pa.RecordBatch]:
+    """The batches of an answer; raises `_CutShort` if it ends without the end marker."""
+    body = _Body(exchange)
+    try:
+        with pa.ipc.open_stream(pa.PythonFile(body, mode="r")) as reader:
+            yield from reader
+    except pa.ArrowInvalid as fault:
+        # What Arrow says about half a message is no news: the server went away in the middle of it.
+        if body.is_at_end and not body.is_whole:
+            raise _CutShort("the answer was cut short") from fault
+        raise
+    if not body.is_whole:
+        raise _CutShort("the answer was cut short")
+
+
+class _Body:
+    """The answer as a file for Arrow that remembers its last bytes."""
+
+    closed = False
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._tail = b""
+        self.is_at_end = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self._tail == _END_OF_STREAM
+
+    def read(self, size: int = -1) -> bytes:
+        found = self._exchange.read(size)
+        self.is_at_end = self.is_at_end or (size != 0 and not found) or len(found) < size
+        self._tail = (self._tail + found[-8:])[-8:]
+        return found
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True

@@ -1,0 +1,50 @@
+"""This package as a zip, so that executors need not have it installed.
+
+Only `spark/` and what it imports is ever loaded there: the standard library, PySpark and PyArrow are enough.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from hashlib import blake2b
+from pathlib import Path
+
+import forebay
+
+_SUFFIXES = frozenset({".py", ".sql", ".typed"})
+_STAMP = (1980, 1, 1, 0, 0, 0)
+
+
+def package_zip(folder: Path | None = None) -> Path:
+    """The zip of the package as it is installed here; made once, its name says what is in it."""
+    root = Path(forebay.__file__).parent
+    files = sorted(path for path in root.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
+    content = [(f"forebay/{path.relative_to(root).as_posix()}", path.read_bytes()) for path in files]
+    mark = blake2b(digest_size=8)
+    for name, data in content:
+        mark.update(f"{name} {len(data)}\n".encode())
+        mark.update(data)
+    target = (folder or _own_folder()) / f"forebay-{forebay.__version__}-{mark.hexdigest()}.zip"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Several processes may do this at once: each writes a file of its own, and the last one stays.
+        with (
+            tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file,
+            zipfile.ZipFile(file, "w") as archive,
+        ):
+            for name, data in content:
+                archive.writestr(zipfile.ZipInfo(name, _STAMP), data, zipfile.ZIP_DEFLATED)
+        Path(file.name).replace(target)
+    return target
+
+
+def _own_folder() -> Path:
+    """A folder of this user's: code is loaded from it, so nobody else may write there."""
+    folder = Path(tempfile.gettempdir()) / f"forebay-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    state = folder.lstat()
+    if state.st_uid != os.getuid() or state.st_mode & 0o022 or folder.is_symlink():
+        return Path(tempfile.mkdtemp(prefix="forebay-"))
+    return folder

@@ -1,0 +1,49 @@
+"""A Spark program as a user writes it: copies a queue to another, and stops when it has copied so many messages.
+
+    copy_job.py MASTER URL SOURCE TARGET CHECKPOINT MESSAGES PYTHON
+
+MESSAGES 0 stops when there are no more. Prints `batch N` after each batch and `copied N` at the end.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from forebay.spark import spark_session
+
+SECONDS_MAX = 180
+
+
+def main() -> None:
+    master, url, source, target, checkpoint, messages, python = sys.argv[1:]
+    config = {"spark.executor.memory": "512m", "spark.log.level": "ERROR"} if master.startswith("spark://") else {}
+    spark = spark_session(master, url=url, python=python or None, config=config, on_progress=say)
+    frame = spark.readStream.format("forebay").option("queue", source).option("startingOffsets", "earliest")
+    frame = frame.option("maxOffsetsPerTrigger", "20").option("minPartitions", "2")
+    writing = frame.load().select("payload", "partition").writeStream.format("forebay").option("queue", target)
+    writing = writing.option("checkpointLocation", checkpoint)
+    wanted = int(messages)
+    query = (writing if wanted else writing.trigger(availableNow=True)).start()
+    deadline = time.monotonic() + SECONDS_MAX
+    copied, told = 0, -1
+    while query.isActive and time.monotonic() < deadline and (not wanted or copied < wanted):
+        for progress in query.recentProgress:
+            if progress.batchId > told and progress.numInputRows:
+                told, copied = progress.batchId, copied + progress.numInputRows
+                say(f"batch {told}")
+        time.sleep(0.2)
+    if query.exception() is not None:
+        raise SystemExit(str(query.exception()))
+    query.stop()
+    say(f"copied {spark.read.format('forebay').option('queue', target).load().where('seq > 0').count()}")
+    spark.stop()
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Queue to queue as a stream: batches within limits, restarts, repeated batches and killed servers, each row once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from fixtures.fix_spark import RETENTION, Queues, finished, forget_last_commit, wait_for
+from fixtures.running_stores import fresh
+from forebay.testing.running_server import RunningServer
+
+
+class Copying:
+    """A query that copies one queue to another."""
+
+    def __init__(self, spark: SparkSession, server: RunningServer, checkpoint: Path) -> None:
+        self.spark = spark
+        self.server = server
+        self.checkpoint = checkpoint
+        self.source, self.target = fresh("source"), fresh("target")
+
+    def start(self, *, is_endless: bool = False, **options: str) -> StreamingQuery:
+        given = {"url": self.server.url, "queue": self.source, "startingOffsets": "earliest", **options}
+        frame = self.spark.readStream.format("forebay").options(**given).load()
+        writing = frame.select("payload", "partition").writeStream.format("forebay")
+        writing = writing.options(url=self.server.url, queue=self.target, checkpointLocation=str(self.checkpoint))
+        return (
+            writing.trigger(processingTime="0 seconds") if is_endless else writing.trigger(availableNow=True)
+        ).start()
+
+    def run(self, **options: str) -> list[int]:
+        """To the end of what is there; returns the sizes of the batches."""
+        query = finished(self.start(is_endless=False, **options))
+        return [progress.numInputRows for progress in query.recentProgress]
+
+
+@pytest.fixture
+def copying(spark: SparkSession, spark_server: RunningServer, tmp_path: Path) -> Copying:
+    return Copying(spark, spark_server, tmp_path / "checkpoint")
+
+
+def numbered(payloads: list[bytes]) -> list[int]:
+    return sorted(map(int, payloads))
+
+
+def test_stream_is_cut_into_batches_and_goes_on_where_it_was(copying: Copying, queues: Queues) -> None:
+    queues.put_numbers(copying.source, 0, 100)
+    assert copying.run(maxOffsetsPerTrigger="30", group="report", minPartitions="2") == [30, 30, 30, 10]
+    assert numbered(queues.payloads(copying.target)) == list(range(100))
+    assert queues.lag("report", copying.source) == 0
+    queues.put_numbers(copying.source, 100, 110)
+    assert queues.lag("report", copying.source) == 10
+    assert copying.run(group="report") == [10]
+    assert numbered(queues.payloads(copying.target)) == list(range(110))
+    assert queues.lag("report", copying.source) == 0
+
+
+def test_batch_that_is_repeated_after_its_commit_is_not_written_twice(copying: Copying, queues: Queues) -> None:
+    queues.put_numbers(copying.source, 0, 50)
+    assert copying.run(maxOffsetsPerTrigger="20") == [20, 20, 10]
+    assert forget_last_commit(copying.checkpoint) == 2
+    queues.put_numbers(copying.source, 50, 60)
+    assert copying.run(maxOffsetsPerTrigger="20") == [10, 10]
+    assert numbered(queues.payloads(copying.target)) == list(range(60))
+
+
+def test_bytes_limit_batches_by_average_size(copying: Copying, queues: Queues) -> None:
+    queues.put(copying.source, {"payload": [b"x" * 1000] * 40})
+    sizes = copying.run(maxBytesPerTrigger="10000")
+    assert sum(sizes) == 40
+    assert 4 <= len(sizes) <= 10
+
+
+def test_server_killed_in_the_middle_costs_no_row_and_doubles_none(spark: SparkSession, tmp_path: Path) -> None:
+    with RunningServer(tmp_path / "data", arguments=RETENTION) as server:
+        queues = Queues(server)
+        copying = Copying(spark, server, tmp_path / "checkpoint")
+        queues.put_numbers(copying.source, 0, 400)
+        query = copying.start(is_endless=True, maxOffsetsPerTrigger="40", minPartitions="2")
+        try:
+            for batches in (1, 4, 7):
+                wait_for(lambda at_least=batches: _batches_done(query) >= at_least, 120)  # type: ignore[misc]
+                server.kill()
+                server.start()
+            queues.put_numbers(copying.source, 400, 420)
+            wait_for(lambda: query.exception() or len(queues.payloads(copying.target)) >= 420, 120)
+            assert query.exception() is None
+        finally:
+            query.stop()
+        assert numbered(queues.payloads(copying.target)) == list(range(420))
+
+
+def _batches_done(query: StreamingQuery) -> int:
+    if query.exception() is not None:
+        pytest.fail(f"the query ended: {query.exception()}")
+    return max((progress.batchId + 1 for progress in query.recentProgress), default=0)
+
+
+def test_lost_messages_fail_the_stream_or_are_skipped(copying: Copying, queues: Queues) -> None:
+    queues.put_numbers(copying.source, 0, 10)
+    assert copying.run() == [10]
+    queues.put_numbers(copying.source, 10, 20)
+    queues.ask("POST", "/api/v1/configure", {"queue": copying.source, "options": {"retentionSeconds": 1}})
+    wait_for(lambda: queues.ask("GET", f"/api/v1/arrow/queues/{copying.source}/range")["firstSeq"] == 21)
+    queues.ask("POST", "/api/v1/configure", {"queue": copying.source, "options": {"retentionSeconds": 0}})
+    queues.put_numbers(copying.source, 20, 25)
+    with pytest.raises(StreamingQueryException, match=rf"messages 11-20 of queue '{copying.source}' are gone"):
+        copying.run()
+    copying.run(failOnDataLoss="false")
+    assert numbered(queues.payloads(copying.target)) == [*range(10), *range(20, 25)]
+
+
+def test_wrong_options_of_a_stream_are_refused(copying: Copying, queues: Queues) -> None:
+    queues.put_numbers(copying.source, 0, 1)
+    with pytest.raises(Exception, match=r"'maxoffsetpertrigger' is no option \(did you mean maxOffsetsPerTrigger\?\)"):
+        copying.run(maxOffsetPerTrigger="5")
+    with pytest.raises(Exception, match=r"endingOffsets is an option of spark\.read only"):
+        copying.run(endingOffsets="latest")

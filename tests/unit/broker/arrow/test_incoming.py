@@ -1,0 +1,99 @@
+"""Rows on their way in: what is JSON, which ids are made, how they are cut and kept."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fixtures.arrow_steps import ipc
+from forebay.broker.arrow import incoming
+from forebay.broker.arrow.incoming import STAGED_SCHEMA, ArrowRefused, accepted, new_stage_id
+from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED
+
+
+def taken(body: bytes, *, payload_bytes_max: int = 1000, bytes_max: int = 1 << 20) -> pa.Table:
+    batches = accepted(body, new_stage_id(), payload_bytes_max=payload_bytes_max, bytes_max=bytes_max)
+    return pa.Table.from_batches(batches, STAGED_SCHEMA)
+
+
+def is_json(payload: bytes) -> bool:
+    try:
+        json.loads(payload.decode(), parse_constant=lambda name: 1 / 0)
+    except (ValueError, ZeroDivisionError):
+        return False
+    return True
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"1", b"", b" ", b"\n", b"[", b"]", b"[1", b"2]", b"1\n2", b"[\n]", b"{}", b"\r", b"\xff"])
+        | st.binary(max_size=5),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_payload_is_binary_exactly_when_it_is_no_json(payloads: list[bytes]) -> None:
+    flags = taken(ipc({"payload": pa.array(payloads, pa.binary())})).column("flags").to_pylist()
+    assert [not flag & PAYLOAD_IS_BINARY for flag in flags] == [is_json(payload) for payload in payloads]
+
+
+def test_ids_are_made_where_none_is_given() -> None:
+    table = taken(ipc({"payload": ["1"] * 3, "transaction_id": ["a", None, "b"]}))
+    first, second, third = table.column("transaction_id").to_pylist()
+    assert (first, third) == ("a", "b")
+    assert len(second) == 36
+    minted = [bool(flag & TRANSACTION_ID_IS_MINTED) for flag in table.column("flags").to_pylist()]
+    assert minted == [False, True, False]
+
+
+def test_made_ids_are_all_different_over_many_pieces() -> None:
+    ids = taken(ipc({"payload": ["1"] * 20_000})).column("transaction_id").to_pylist()
+    assert len(set(ids)) == 20_000
+    assert ids == sorted(ids)
+
+
+def test_payload_over_its_limit_and_rows_over_theirs_are_too_large() -> None:
+    with pytest.raises(ArrowRefused) as refused:
+        taken(ipc({"payload": ["1" * 1001]}))
+    assert (refused.value.column, refused.value.is_too_large) == ("payload", True)
+    with pytest.raises(ArrowRefused) as refused:
+        taken(ipc({"payload": ["1" * 900] * 100}), bytes_max=10_000)
+    assert refused.value.is_too_large
+
+
+def test_damaged_offsets_are_refused_and_read_nothing() -> None:
+    body = bytearray(ipc({"payload": pa.array([b"abcd"] * 10, pa.binary())}))
+    place = body.index(b"\x04\0\0\0\x08\0\0\0\x0c\0\0\0")
+    body[place : place + 4] = b"\xff\xff\xff\x7f"
+    with pytest.raises(ArrowRefused):
+        taken(bytes(body))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_rows_or_refused(body: bytes) -> None:
+    with pytest.raises(ArrowRefused):
+        taken(body)
+
+
+@example(152, 128)  # a column's name that is not UTF-8
+@example(71, 11)  # a type that pyarrow cannot hold
+@given(st.integers(0, 700), st.integers(0, 255))
+def test_any_changed_byte_is_rows_or_refused(place: int, value: int) -> None:
+    body = bytearray(ipc({"payload": ["1", "22"], "partition": ["a", "b"]}))
+    body[place % len(body)] = value
+    with suppress(ArrowRefused):
+        taken(bytes(body)).validate(full=True)
+
+
+def test_rows_are_cut_by_bytes_and_kept_as_they_are() -> None:
+    table = taken(ipc({"payload": ["1" * 100] * 1000}))
+    pieces = list(incoming.cut(table.to_batches(), 5000))
+    assert all(piece.nbytes <= 5000 for piece in pieces)
+    sink = pa.BufferOutputStream()
+    incoming.write(pieces, sink)
+    assert pa.Table.from_batches(incoming.read(sink.getvalue())).equals(table)

@@ -1,0 +1,195 @@
+"""The worker on a runner of the test's own: what it starts, stops, writes down and tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forebay.flows import Flow, QueueSink, Source
+from forebay.flows.flow_directory import FlowDirectory, FlowReport, FlowRunsElsewhere
+from forebay.flows.supervision import State
+from forebay.flows.worker import FlowFailed, Progress, Worker
+from forebay.testing.fake_clock import FakeClock
+
+
+class ScriptedFlow:
+    """Queries whose progress, or end, the test sets."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self.fault: FlowFailed | None = None
+        self.is_stopped = False
+
+    def check(self) -> Progress:
+        if self.fault is not None:
+            raise self.fault
+        return self.progress
+
+    def stop(self) -> Progress:
+        self.is_stopped = True
+        return self.progress
+
+
+class ScriptedRunner:
+    def __init__(self) -> None:
+        self.started: list[tuple[str, ScriptedFlow]] = []
+        self.refused: dict[str, FlowFailed] = {}
+
+    def start(self, flow: Flow, directory: FlowDirectory) -> ScriptedFlow:
+        if flow.name in self.refused:
+            raise self.refused[flow.name]
+        running = ScriptedFlow()
+        self.started.append((flow.name, running))
+        return running
+
+    def last(self, name: str) -> ScriptedFlow:
+        return [running for started, running in self.started if started == name][-1]
+
+
+class Bench:
+    """A worker, and everything around it."""
+
+    def __init__(self, data_dir: Path, *names: str) -> None:
+        self.data_dir = data_dir
+        self.clock = FakeClock()
+        self.runner = ScriptedRunner()
+        self.told: list[str] = []
+        flows = [Flow(name=n, mode="stream", source=Source(queue=n), sink=QueueSink(queue="out")) for n in names]
+        self.worker = Worker(flows, self.runner, data_dir, tell=self.told.append, clock=self.clock, jitter=lambda: 0.5)
+
+    def report(self, name: str) -> FlowReport:
+        report = FlowDirectory(self.data_dir, name).report()
+        assert report is not None
+        return report
+
+    def states(self) -> dict[str, State]:
+        return {report.name: report.state for report in self.worker.reports()}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, "a", "b")
+
+
+def test_flows_are_started_in_order_and_their_state_is_written_down(bench: Bench) -> None:
+    bench.worker.step()
+    assert [name for name, _ in bench.runner.started] == ["a", "b"]
+    assert bench.report("a").state is State.RUNNING
+    assert bench.told == ["a: running", "b: running"]
+
+
+def test_flow_that_does_not_compile_fails_alone(bench: Bench) -> None:
+    bench.runner.refused["a"] = FlowFailed("actions.0: no such column", is_final=True)
+    for _ in range(3):
+        bench.worker.step()
+        bench.clock.advance(100)
+    assert bench.states() == {"a": State.FAILED, "b": State.RUNNING}
+    assert bench.report("a").cause == "actions.0: no such column"
+    assert bench.told.count("a: failed: actions.0: no such column") == 1
+
+
+def test_resume_starts_a_failed_flow_again(bench: Bench) -> None:
+    bench.runner.refused["a"] = FlowFailed("no such table", is_final=True)
+    bench.worker.step()
+    del bench.runner.refused["a"]
+    FlowDirectory(bench.data_dir, "a").resume()
+    bench.worker.step()
+    assert bench.states()["a"] is State.RUNNING
+
+
+def test_query_that_dies_is_stopped_and_started_again_after_a_pause(bench: Bench) -> None:
+    bench.worker.step()
+    dead = bench.runner.last("a")
+    dead.fault = FlowFailed("server away")
+    bench.worker.step()
+    assert dead.is_stopped
+    assert bench.report("a").cause == "server away"
+    assert bench.states() == {"a": State.RESTARTING, "b": State.RUNNING}
+    assert bench.told[-1] == "a: restarting: server away; again in 1.0 s"
+    bench.worker.step()
+    assert bench.runner.last("a") is dead
+    bench.clock.advance(1)
+    bench.worker.step()
+    assert bench.runner.last("a") is not dead
+    assert (bench.report("a").state, bench.report("a").restarts) == (State.RUNNING, 1)
+
+
+def test_counts_go_on_over_a_restart_and_a_batch_clears_the_cause(bench: Bench) -> None:
+    bench.worker.step()
+    bench.runner.last("a").progress = Progress(1, 0, 100, 50.0, 2.0, 7, 3)
+    bench.worker.step()
+    assert bench.told[-1] == "a: batch 0: 100 rows read, 3 bad, lag 7 (2.0 s)"
+    bench.runner.last("a").fault = FlowFailed("x")
+    bench.worker.step()
+    bench.clock.advance(1)
+    bench.worker.step()
+    bench.runner.last("a").progress = Progress(1, 1, 11, 50.0, 2.0, 0, 1)
+    bench.worker.step()
+    report = bench.report("a")
+    assert (report.rows, report.bad_rows, report.batch, report.lag, report.cause) == (111, 4, 1, 0, "")
+
+
+def test_paused_flow_is_stopped_and_resumed_by_wish(bench: Bench) -> None:
+    bench.worker.step()
+    directory = FlowDirectory(bench.data_dir, "a")
+    directory.pause()
+    bench.worker.step()
+    assert bench.runner.last("a").is_stopped
+    assert bench.states() == {"a": State.PAUSED, "b": State.RUNNING}
+    directory.resume()
+    bench.worker.step()
+    assert not bench.runner.last("a").is_stopped
+    assert bench.states()["a"] is State.RUNNING
+
+
+def test_flow_that_was_paused_before_the_worker_started_stays_paused(bench: Bench) -> None:
+    FlowDirectory(bench.data_dir, "a").pause()
+    bench.worker.step()
+    assert [name for name, _ in bench.runner.started] == ["b"]
+
+
+def test_stop_stops_every_flow_and_says_so(bench: Bench) -> None:
+    bench.worker.step()
+    bench.worker.stop()
+    assert all(running.is_stopped for _, running in bench.runner.started)
+    assert bench.report("a").state is State.STOPPED
+
+
+def test_what_was_done_between_the_last_look_and_the_stop_counts(bench: Bench) -> None:
+    bench.worker.step()
+    bench.runner.last("a").progress = Progress(1, 0, 5, 50.0, 2.0, 0, 0)
+    bench.worker.stop()
+    assert (bench.report("a").rows, bench.report("b").rows) == (5, 0)
+
+
+def test_second_worker_waits_until_the_first_is_gone(bench: Bench) -> None:
+    bench.worker.step()
+    second = Bench(bench.data_dir, "a")
+    second.worker.step()
+    assert second.runner.started == []
+    assert "runs in another process" in second.told[-1]
+    bench.worker.stop()
+    second.clock.advance(1)
+    second.worker.step()
+    assert second.states() == {"a": State.RUNNING}
+
+
+def test_worker_that_died_leaves_stopped_flows(tmp_path: Path) -> None:
+    directory = FlowDirectory(tmp_path, "a")
+    directory.save_report(FlowReport(name="a", state=State.RUNNING))
+    assert directory.report() == FlowReport(name="a", state=State.STOPPED)
+    with directory.locked():
+        assert directory.report() == FlowReport(name="a", state=State.RUNNING)
+        with pytest.raises(FlowRunsElsewhere, match="runs in another process"), directory.locked():
+            pass
+
+
+def test_unreadable_files_count_as_none(tmp_path: Path) -> None:
+    directory = FlowDirectory(tmp_path, "a")
+    assert directory.report() is None
+    directory.pause()
+    for name in ("state.json", "wish.json"):
+        (directory.path / name).write_text("{")
+    assert directory.report() is None
+    assert not directory.wish().is_paused
