@@ -10,11 +10,16 @@ _counter = count(1)
 _prefix = ""
 
 
+def random_prefix() -> str:
+    """All of a UUID of version 8 but its last group, which whoever asks may count in."""
+    random = secrets.token_hex(9)
+    return f"{random[:8]}-{random[8:12]}-8{random[12:15]}-8{random[15:18]}-"
+
+
 def _begin() -> None:
     """A process of its own, also after a fork: ids that two processes made would be taken for the same message."""
     global _prefix
-    random = secrets.token_hex(9)
-    _prefix = f"{random[:8]}-{random[8:12]}-8{random[12:15]}-8{random[15:18]}-"
+    _prefix = random_prefix()
 
 
 _begin()

@@ -17,7 +17,6 @@ compressed (LZ4, ZSTD).
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ import pyarrow.compute as pc
 from forebay.broker.encryption import SEALED_MARK
 from forebay.broker.store import PushItem
 from forebay.errors import PayloadInClear, Permanent
+from forebay.model.ids import random_prefix
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED
 from forebay.model.queue import DEFAULT_PARTITION, NAME_CHARACTERS_MAX
 
@@ -60,8 +60,7 @@ class ArrowRefused(Permanent):
 
 def new_stage_id() -> str:
     """A UUID of version 8 whose last group is zero: the rows' own ids count there."""
-    random = secrets.token_hex(9)
-    return f"{random[:8]}-{random[8:12]}-8{random[12:15]}-8{random[15:18]}-{0:012d}"
+    return f"{random_prefix()}{0:012d}"
 
 
 def accepted(body: bytes, stage_id: str, *, payload_bytes_max: int, bytes_max: int) -> list[pa.RecordBatch]:
