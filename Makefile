@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml requirements.lock
 	@scripts/setup $(VENV)
 	@printf '%s\n' '$(CURDIR)' > $@
 
-demo: $(STAMP) ## See Forebay at work, in a temporary directory.
+demo: $(STAMP) ## See queues and Spark at work, with a kill -9 in the middle, in a temporary directory.
 	$(BIN)/forebay demo $(ARGS)
 
 test: $(STAMP) ## Run all tests, with real servers and a browser.
@@ -47,10 +47,10 @@ check: $(STAMP) ## Lint, formatting, types, and the one-way rule between rooms.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP) ## Measure the commit log and the broker beside their peers.
+bench: $(STAMP) ## Measure the commit log, the broker and Spark on queues beside their peers.
 	@scripts/system-packages rabbitmq-server
 	@missed=0; \
-	for suite in commitlog broker; do $(BIN)/forebay bench $$suite $(ARGS) || missed=1; done; \
+	for suite in commitlog broker ingest spark; do $(BIN)/forebay bench $$suite $(ARGS) || missed=1; done; \
 	exit $$missed
 
 docs: $(STAMP) ## Write the generated reference pages and check all links.

@@ -1,4 +1,4 @@
-"""Copies the queue `orders` to `large-orders`, exactly once: stop or kill it at any moment and start it again.
+"""Copies large orders from the queue `orders` to `large-orders`, exactly once: kill it at any moment, start it again.
 
     forebay serve &
     forebay push orders '{"id": 1, "total": 250}'
@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 
+from pyspark.sql import SparkSession
+
 from forebay.spark import spark_session
 
 
-def main() -> None:
-    spark = spark_session(url=os.environ.get("FOREBAY_URL", "http://127.0.0.1:6632"))
+def copy_large_orders(spark: SparkSession, checkpoint: str) -> None:
+    """Read what is there now, and end."""
     orders = (
         spark.readStream.format("forebay")
         .option("queue", "orders")
@@ -24,15 +26,21 @@ def main() -> None:
         .option("startingOffsets", "earliest")
         .load()
     )
-    large = orders.where("get_json_object(string(payload), '$.total') > 100").select("payload", "partition")
+    total = "try_cast(get_json_object(string(payload), '$.total') AS DOUBLE)"
+    large = orders.where(f"{total} > 100").select("payload", "partition")
     query = (
         large.writeStream.format("forebay")
         .option("queue", "large-orders")
-        .option("checkpointLocation", os.environ.get("CHECKPOINT", "checkpoint-large-orders"))
+        .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
+
+
+def main() -> None:
+    spark = spark_session(url=os.environ.get("FOREBAY_URL", "http://127.0.0.1:6632"))
+    copy_large_orders(spark, os.environ.get("CHECKPOINT", "checkpoint-large-orders"))
     spark.stop()
 
 

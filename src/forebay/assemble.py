@@ -19,8 +19,10 @@ from forebay.broker.store import Store
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import SystemClock
 from forebay.commitlog import LogOptions
-from forebay.config.model import LogSettings, ServerSettings, Settings
+from forebay.commitlog.filesystem import RealFilesystem
+from forebay.config.model import BufferSettings, LogSettings, Settings
 from forebay.errors import SettingFault, SettingsRefused
+from forebay.ingest import BufferLimits, Intake
 
 
 def log_options(settings: LogSettings) -> LogOptions:
@@ -34,21 +36,52 @@ def log_options(settings: LogSettings) -> LogOptions:
     )
 
 
-def api_service(settings: ServerSettings, store: Store, *, store_name: str) -> Service:
-    """The broker behind HTTP: has to be called on the event loop that it will run on."""
+def buffer_limits(settings: BufferSettings) -> BufferLimits:
+    """How much may wait in buffer files, and how long."""
+    return BufferLimits(
+        flush_seconds=settings.flush_time.total_seconds(),
+        batch_events=settings.max_batch,
+        alert_bytes=settings.alert_size,
+        alert_events=settings.alert_events,
+        max_bytes=settings.max_size,
+        max_events=settings.max_events,
+        store_seconds=settings.store_timeout.total_seconds(),
+    )
+
+
+def buffer_directory(settings: Settings) -> Path:
+    return Path(settings.buffer.dir) if settings.buffer.dir else settings.data_dir / "buffers"
+
+
+def api_service(settings: Settings, store: Store, *, store_name: str) -> Service:
+    """The journey up to the broker, behind HTTP: has to be called on the event loop that it will run on."""
+    server = settings.server
+    clock = SystemClock()
+    waiting = WaitingRoom(asyncio.get_running_loop())
+    intake = Intake(
+        store,
+        RealFilesystem(),
+        buffer_directory(settings).absolute(),
+        clock,
+        limits=buffer_limits(settings.buffer),
+        cipher=cipher_from(os.environ, None),
+        is_remote=store_name.startswith("postgres"),
+        on_stored=waiting.announce_items,
+    )
     return Service(
         store=store,
-        waiting=WaitingRoom(asyncio.get_running_loop()),
-        clock=SystemClock(),
+        waiting=waiting,
+        clock=clock,
         store_name=store_name,
+        intake=intake,
         limits=Limits(
-            body_bytes_max=settings.body_size,
-            poll_seconds_max=int(settings.poll_time.total_seconds()),
+            body_bytes_max=server.body_size,
+            poll_seconds_max=int(server.poll_time.total_seconds()),
         ),
-        access=read_keys(Path(settings.keys)) if settings.keys else Access(),
-        retention_seconds=settings.retention_interval.total_seconds(),
-        stage_seconds=settings.stage_retention.total_seconds(),
-        commit_seconds=settings.commit_retention.total_seconds(),
+        access=read_keys(Path(server.keys)) if server.keys else Access(),
+        retention_seconds=server.retention_interval.total_seconds(),
+        stage_seconds=server.stage_retention.total_seconds(),
+        commit_seconds=server.commit_retention.total_seconds(),
     )
 
 

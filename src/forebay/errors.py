@@ -227,6 +227,13 @@ class StoreUnavailable(Transient):
         self.is_outcome_unknown = is_outcome_unknown
 
 
+class BufferExhausted(Transient):
+    """Neither the store nor the buffer takes the messages. Nothing of them was accepted; try again later."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, remedy="Try again later, or free space; what is buffered is not lost")
+
+
 class QueueFull(Transient):
     """The queue holds as many waiting messages as it may. Nothing of the request was stored; try again later."""
 

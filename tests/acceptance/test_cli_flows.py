@@ -11,14 +11,16 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.error import HTTPError
 
 import pytest
 
 from fixtures.fix_spark import Queues, wait_for
+from fixtures.spark_processes import short_lived
 from forebay.testing.running_server import RunningServer
 
 START_SECONDS_MAX = 120.0
+MESSAGES = 6_000
+BATCH = 500
 COPY = """\
 flows:
   - name: copy
@@ -29,15 +31,19 @@ flows:
 """
 
 
+def clean_environ(folder: Path) -> dict[str, str]:
+    named = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
+    return {**named, **short_lived(folder)}
+
+
 class Program:
     """A started `forebay …`; its lines are collected as they come."""
 
     def __init__(self, folder: Path, *words: str) -> None:
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "forebay", *words],
             cwd=folder,
-            env=environ,
+            env=clean_environ(folder),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -93,20 +99,16 @@ def file(tmp_path: Path) -> Path:
 
 
 def forebay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
     command = [sys.executable, "-m", "forebay", *words]
     return subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=START_SECONDS_MAX
+        command,
+        cwd=folder,
+        env=clean_environ(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_SECONDS_MAX,
     )
-
-
-def copies(queues: Queues) -> list[int]:
-    try:
-        return [int(payload) for payload in queues.payloads("copies")]
-    except HTTPError as refused:
-        if refused.code != 404:
-            raise
-        return []
 
 
 def test_check_lists_all_faults_of_flows_and_settings(file: Path) -> None:
@@ -156,60 +158,39 @@ def test_list_shows_flows_that_never_ran_and_those_that_are_paused(file: Path) -
     assert listed["state"] == "stopped"
 
 
-def test_worker_killed_in_the_middle_of_batches_leaves_each_message_once(
-    file: Path, tmp_path: Path, programs: list[Program]
-) -> None:
-    with RunningServer(tmp_path / "server") as server:
-        queues = Queues(server)
-        queues.put_numbers("numbers", 0, 6000)
-        words = ("worker", "-c", file.name, "--url", server.url)
-        killed = Program(tmp_path, *words)
-        programs.append(killed)
-        wait_for(lambda: len(copies(queues)) >= 1000, START_SECONDS_MAX)
-        killed.ended(signal.SIGKILL)
-        assert len(copies(queues)) < 6000
-        (listed,) = json.loads(
-            forebay(tmp_path, "flows", "list", "-c", file.name, "--url", server.url, "-o", "json").stdout
-        )
-        assert listed["state"] == "stopped"
-        last = Program(tmp_path, *words)
-        programs.append(last)
-        wait_for(lambda: len(copies(queues)) >= 6000, START_SECONDS_MAX)
-        assert sorted(copies(queues)) == list(range(6000))
-        assert last.ended(signal.SIGTERM) == 0
-        assert "copy: stopped" in last.lines
-        assert queues.lag("copy", "numbers") == 0
-
-
 def test_run_once_ends_when_everything_is_read(file: Path, tmp_path: Path) -> None:
     with RunningServer(tmp_path / "server") as server:
         queues = Queues(server)
         queues.put_numbers("numbers", 0, 700)
         once = forebay(tmp_path, "flows", "run", "copy", "--once", "-c", file.name, "--url", server.url)
         assert (once.returncode, once.stdout) == (0, "copy: 700 rows read in 2 batches\n")
-        assert sorted(copies(queues)) == list(range(700))
+        assert sorted(map(int, queues.payloads("copies"))) == list(range(700))
 
 
-def test_up_serves_and_works_restarts_a_dead_worker_and_stops_at_one_interrupt(
+def test_up_restarts_a_worker_that_is_killed_in_a_batch_loses_and_doubles_nothing_and_stops_at_one_interrupt(
     file: Path, tmp_path: Path, programs: list[Program]
 ) -> None:
     up = Program(tmp_path, "up", "-c", file.name, "--server-port", "0")
     programs.append(up)
     url = up.wait_for_line("server | forebay: serving ").split("serving ")[1].split(" ")[0]
-    up.wait_for_line("worker | copy: running")
     server = RunningServer(tmp_path / "unused")
     server.url = url
     queues = Queues(server)
-    queues.put_numbers("numbers", 0, 100)
-    wait_for(lambda: len(copies(queues)) == 100, START_SECONDS_MAX)
-    state = json.loads((tmp_path / "forebay-data" / "flows" / "copy" / "state.json").read_text())
-    os.kill(state["pid"], signal.SIGKILL)
+    queues.put_numbers("numbers", 0, MESSAGES)
+    up.wait_for_line("worker | copy: running")
+    wait_for(lambda: queues.size("copies") >= BATCH, START_SECONDS_MAX)
+    worker = json.loads((tmp_path / "forebay-data" / "flows" / "copy" / "state.json").read_text())["pid"]
+    os.kill(worker, signal.SIGKILL)
+    assert queues.size("copies") < MESSAGES
     up.wait_for_line("the worker ended with 137")
-    queues.put_numbers("numbers", 100, 200)
-    wait_for(lambda: len(copies(queues)) == 200, START_SECONDS_MAX)
-    assert sorted(copies(queues)) == list(range(200))
+    words = ("flows", "list", "-c", file.name, "--data-dir", "forebay-data", "--url", url, "-o", "json")
+    (listed,) = json.loads(forebay(tmp_path, *words).stdout)
+    assert (listed["state"], listed["lag"] > 0) == ("stopped", True)
+    wait_for(lambda: queues.size("copies") >= MESSAGES, START_SECONDS_MAX)
+    assert sorted(map(int, queues.payloads("copies"))) == list(range(MESSAGES))
     assert up.ended(signal.SIGINT) == 0
     assert "worker | copy: stopped" in up.lines
+    assert [line for line in up.lines if "Traceback" in line] == []
 
 
 def test_up_ends_with_the_exit_code_of_a_part_that_cannot_start(file: Path, tmp_path: Path) -> None:

@@ -64,12 +64,14 @@ def test_push_of_nothing_is_answered_with_nothing(http: Http) -> None:
 
 
 @pytest.mark.parametrize(("query", "more"), [("?summary=true", {}), ("", {"bufferMs": 100}), ("", {"bufferMax": 10})])
-def test_summary_says_that_nothing_is_buffered(http: Http, query: str, more: dict[str, int]) -> None:
+def test_summary_says_whether_messages_are_buffered(http: Http, query: str, more: dict[str, int]) -> None:
     queue = fresh()
     told = http.post(f"/push{query}", {"items": [{"queue": queue, "payload": 1}], **more})
     assert told.status == 201
-    assert told.json == {"pushed": True, "qos0": False, "dbHealthy": True, "messages": 1}
-    assert len(http.pop(queue)) == 1
+    receipt = told.json["receipt"]
+    assert told.json == {"pushed": True, "qos0": bool(more), "dbHealthy": True, "messages": 1, "receipt": receipt}
+    assert receipt == "os" if more else receipt in ("memory", "log", "postgres")
+    assert len(http.get(f"/api/v1/pop/queue/{queue}?wait=true&timeout=10000").json["messages"]) == 1
 
 
 def test_pop_tells_everything_about_a_message(http: Http) -> None:

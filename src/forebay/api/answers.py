@@ -63,14 +63,29 @@ class PushedItem(Struct, gc=False):
     status: str
     transactionId: str  # noqa: N815 - the wire's name; renaming would cost a second table
     transaction_id: str
-    messageId: str  # noqa: N815
-    message_id: str
+    messageId: str | None  # noqa: N815
+    message_id: str | None
     partitionId: str  # noqa: N815
     partition_id: str
-    seq: int
+    seq: int | None
+    """None while the message is buffered: it gets its number when it is stored."""
     receipt: str
     traceId: str | None  # noqa: N815
     trace_id: str | None
+
+
+class BufferedItem(PushedItem, gc=False):
+    """A message that is accepted and not stored yet."""
+
+    dbHealthy: bool  # noqa: N815
+
+
+class FailedItem(Struct, rename="camel", tag_field="status", tag="failed"):
+    """A message of a push that was accepted in part: it was not."""
+
+    index: int
+    transaction_id: str
+    error: str
 
 
 class PushSummary(Struct, rename="camel"):
@@ -78,6 +93,8 @@ class PushSummary(Struct, rename="camel"):
     qos0: bool
     db_healthy: bool
     messages: int
+    receipt: str | None
+    """The weakest of the messages' receipts; None when there are no messages."""
 
 
 class PoppedMessage(Struct, rename="camel", gc=False):

@@ -10,7 +10,7 @@ from typing import Any
 from forebay.api.exchange import Answer, ClientGone, Receive, Request, StreamedAnswer
 from forebay.api.problems import JSON_PROBLEM, Problem, problem_of
 from forebay.api.routes import ALL_ROUTES
-from forebay.api.routing import Route, Router
+from forebay.api.routing import Route, Router, Scope
 from forebay.api.service import Service
 from forebay.errors import ForebayError
 
@@ -39,6 +39,8 @@ class App:
             else:
                 route, path = self.router.find(method, scope["raw_path"])
                 service.access.check(scope["headers"], route.scope)
+                if not service.is_serving and route.scope is not Scope.OPEN:
+                    service.check_serves(route.needs)
                 request = Request(scope, receive, path, service.limits.body_bytes_max)
                 answer = await route.handler(service, request)
         except Problem as problem:

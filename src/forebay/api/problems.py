@@ -16,6 +16,7 @@ import msgspec
 from forebay.errors import (
     AppendFailed,
     BatchRefused,
+    BufferExhausted,
     DiskFull,
     ForebayError,
     InvariantBroken,
@@ -56,6 +57,7 @@ STATUSES: tuple[tuple[type[ForebayError], int, str], ...] = (
     (StageUnknown, 409, "stage_unknown"),
     (BatchRefused, 413, "too_large"),
     (DiskFull, 507, "disk_full"),
+    (BufferExhausted, 507, "buffer_full"),
     (AppendFailed, 503, "not_stored"),
     (StoreUnavailable, 503, "store_unavailable"),
     (LogClosed, 503, "stopping"),

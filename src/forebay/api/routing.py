@@ -31,6 +31,15 @@ class Scope(IntEnum):
     ADMIN = 3
 
 
+class Needs(IntEnum):
+    """What has to be there before a request can be served."""
+
+    NOTHING = 0
+    RECOVERY = 1
+    """Buffered messages are read, and stored if the store is there."""
+    STORE = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """An answer that is neither JSON nor text."""
@@ -56,6 +65,7 @@ class Route:
     problems: tuple[int, ...] = ()
     """Statuses that it may answer with beyond 400 and those of every operation."""
     is_body_optional: bool = False
+    needs: Needs = Needs.STORE
     changes: bool = False
     """True for a GET that changes something: then there is no HEAD for it."""
 

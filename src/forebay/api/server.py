@@ -77,25 +77,33 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def serve(service: Service, listening: Listening, on_ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT; the store is opened before the first request and closed after the last."""
+    """Serve until SIGTERM or SIGINT; the store is closed after the last request."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     server = _Uvicorn(_settings(App(service), listening))
     try:
-        await service.start()
-        _collect_rarely()
+        # Before the store is there: `/healthz` has to answer, and `/readyz` to tell how recovery goes.
         serving = asyncio.create_task(server.serve(sockets=[listening.socket]))
-        on_ready()
         stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        await service.stop()
-        server.should_exit = True
-        await serving
-        stopping.cancel()
+        try:
+            starting = asyncio.create_task(service.start())
+            await asyncio.wait({starting, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not stop.is_set() and not serving.done():
+                await starting
+                _collect_rarely()
+                on_ready()
+                await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        finally:
+            await service.stop()
+            server.should_exit = True
+            await serving
+            stopping.cancel()
     finally:
-        await service.store.close()
+        await service.close()
         listening.socket.close()
 
 

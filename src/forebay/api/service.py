@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from forebay.api.access import Access
 from forebay.api.exchange import BODY_BYTES_MAX
-from forebay.broker.store import Store
+from forebay.api.problems import unavailable
+from forebay.api.routing import Needs
+from forebay.broker.store import POP_MAINTENANCE, PUSH_MAINTENANCE, Pushed, PushItem, Store
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import Clock
-from forebay.errors import ForebayError
-
-PUSH_MAINTENANCE = "maintenance.push"
-POP_MAINTENANCE = "maintenance.pop"
+from forebay.errors import ForebayError, StoreUnavailable
+from forebay.ingest import Intake
+from forebay.ingest.backlog import Place
 
 _log = logging.getLogger("forebay.api")
 
@@ -45,6 +47,8 @@ class Service:
     waiting: WaitingRoom
     clock: Clock
     store_name: str = "memory"
+    intake: Intake | None = None
+    """Without one, pushes go straight to the store."""
     limits: Limits = Limits()
     access: Access = field(default_factory=Access)
     counts: Counts = field(default_factory=Counts)
@@ -53,34 +57,92 @@ class Service:
     commit_seconds: float = 30 * 86_400.0
     flag_seconds: float = 1.0
     started_us: int = 0
-    is_ready: bool = False
+    is_started: bool = False
+    is_stopping: bool = False
     is_push_paused: bool = False
     is_pop_paused: bool = False
     _background: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def start(self) -> None:
-        """Open the store and begin what runs beside the requests."""
-        await self.store.open(self.waiting.on_available)
+        """Open the store, recover what was buffered, and begin what runs beside the requests."""
         self.started_us = self.clock.now_us()
-        await self.look_at_flags()
+        if self.intake is None:
+            await self.store.open(self.waiting.on_available)
+        else:
+            await self.intake.start(self.waiting.on_available)
+        with contextlib.suppress(StoreUnavailable):
+            await self.look_at_flags()
         self._background = [
             asyncio.create_task(self._every(self.flag_seconds, self.look_at_flags)),
             asyncio.create_task(self._every(self.retention_seconds, self._retain)),
         ]
-        self.is_ready = True
+        self.is_started = True
 
     async def stop(self) -> None:
-        """Waiting consumers go home first; the caller closes the store when the last request is answered."""
-        self.is_ready = False
+        """Waiting consumers go home first; the caller closes the rest when the last request is answered."""
+        self.is_stopping = True
         self.waiting.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
 
+    async def close(self) -> None:
+        """After the last request."""
+        if self.intake is not None:
+            await self.intake.stop()
+        await self.store.close()
+
+    # is the store there
+
+    @property
+    def is_db_healthy(self) -> bool:
+        return self.intake is None or (self.intake.keeper.is_store_open and self.intake.is_db_healthy)
+
+    @property
+    def is_serving(self) -> bool:
+        return self.is_started and (self.intake is None or self.intake.keeper.is_store_open)
+
+    def reasons_not_to_serve(self) -> list[str]:
+        """Why this server cannot do all of its work now; empty when it can."""
+        if self.is_stopping:
+            return ["the server is stopping"]
+        if not self.is_started:
+            return [f"recovering: {self.intake.keeper.recovery}" if self.intake else "the store is being opened"]
+        return [] if self.is_db_healthy else ["the store does not answer; pushes are buffered"]
+
+    def check_serves(self, needs: Needs) -> None:
+        """Raise the 503 for a request that comes too early."""
+        if needs >= Needs.RECOVERY and not self.is_started:
+            raise unavailable(self.reasons_not_to_serve()[0], "recovering")
+        if needs >= Needs.STORE and self.intake is not None and not self.intake.keeper.is_store_open:
+            raise unavailable("the store was not reached since the server started", "store_unavailable")
+
+    # the way in
+
+    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+        return await (self.store.push(items) if self.intake is None else self.intake.push(items))
+
+    async def wait_until_free(self, places: Iterable[Place]) -> None:
+        if self.intake is not None:
+            await self.intake.wait_until_free(places)
+
+    async def wait_until_all_free(self) -> None:
+        if self.intake is not None:
+            await self.intake.wait_until_all_free()
+
+    # beside the requests
+
     async def look_at_flags(self) -> None:
         """Flags are shared by all servers on the store; a push must not ask for them every time."""
-        self.is_push_paused = await self.store.flag(PUSH_MAINTENANCE)
+        if self.intake is not None and not self.intake.keeper.is_store_open:
+            return
         self.is_pop_paused = await self.store.flag(POP_MAINTENANCE)
+        self.pause_pushes(await self.store.flag(PUSH_MAINTENANCE))
+
+    def pause_pushes(self, is_paused: bool) -> None:
+        self.is_push_paused = is_paused
+        if self.intake is not None:
+            self.intake.keeper.is_paused = is_paused
 
     async def _retain(self) -> None:
         await self.store.apply_retention()

@@ -264,7 +264,7 @@ with CommitLog.open(sys.argv[1]) as log:
 class _NoSync(RealFilesystem):
     """For building what is read later: nothing here has to survive a crash."""
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> RealFile:
+    def open(self, path: Path, *, write: bool = False, create: bool = False, append: bool = False) -> RealFile:
         flags = os.O_RDWR if write or create else os.O_RDONLY
         return _NoSyncFile(os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o666))
 

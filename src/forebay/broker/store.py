@@ -27,6 +27,11 @@ Waker = Callable[[str, int], None]
 """Told of every commit that made messages available, or due at another time: the queue's name, and how many."""
 
 
+PUSH_MAINTENANCE = "maintenance.push"
+POP_MAINTENANCE = "maintenance.pop"
+"""Flags of a store: switches that all its servers share."""
+
+
 class PushItem(msgspec.Struct, frozen=True, gc=False):
     """One message on its way in. The payload is what came over the wire, byte for byte.
 

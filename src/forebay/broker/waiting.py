@@ -25,8 +25,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import NamedTuple, TypeVar
+
+from forebay.broker.store import PushItem
 
 NET_SECONDS = 0.5
 NET_LINES_MAX = 200
@@ -241,6 +243,12 @@ class WaitingRoom:
         """A message was pushed to this partition through this server."""
         for line in list(self._for_partition.get((queue, partition), {}).values()):
             line.wake(1)
+
+    def announce_items(self, items: Sequence[PushItem]) -> None:
+        """Messages were stored through this server."""
+        if self._for_partition:
+            for item in items:
+                self.announce_partition(item.queue, item.partition)
 
     @property
     def has_lines_for_partitions(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,9 @@ from forebay.bench import commitlog as commitlog_suite
 from forebay.bench.broker import suite as broker_suite
 from forebay.bench.broker.plan import PEERS, Plan
 from forebay.bench.harness import Figure, machine
+from forebay.bench.ingest import suite as ingest_suite
+from forebay.bench.ingest.plan import Plan as IngestPlan
+from forebay.bench.spark.plan import Plan as SparkPlan
 from forebay.cli import output
 from forebay.cli.output import ExitCode, Format, OutputOption
 from forebay.config.units import parse_size
@@ -35,16 +38,23 @@ Scale = Annotated[float, typer.Option("--scale", min=0.01, max=100, help="Work p
 
 BACKLOG_MIN = 100_000
 BACKLOG_MAX = 10_000_000_000
+MESSAGES_MIN = 1_000
+MESSAGES_MAX = 10_000_000_000
 
 
-def _count(text: str) -> int:
-    try:
-        count = parse_size(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    if not BACKLOG_MIN <= count <= BACKLOG_MAX:
-        raise typer.BadParameter(f"{count:,} is not between {BACKLOG_MIN:,} and {BACKLOG_MAX:,}")
-    return count
+def _count(lowest: int, highest: int) -> Callable[[str], int]:
+    """What reads a number such as 10M between these two."""
+
+    def read(text: str) -> int:
+        try:
+            count = parse_size(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        if not lowest <= count <= highest:
+            raise typer.BadParameter(f"{count:,} is not between {lowest:,} and {highest:,}")
+        return count
+
+    return read
 
 
 def _peer(text: str) -> str:
@@ -64,9 +74,25 @@ Backlog = Annotated[
     typer.Option(
         "--backlog",
         metavar="COUNT",
-        parser=_count,
+        parser=_count(BACKLOG_MIN, BACKLOG_MAX),
         help="Messages of the big backlog, such as 10M.",
         show_default="10M; 200k with --quick",
+    ),
+]
+SparkRounds = Annotated[
+    int | None,
+    typer.Option(
+        "--rounds", min=2, max=1000, help="Rounds per figure; the median counts.", show_default="5; 2 with --quick"
+    ),
+]
+Messages = Annotated[
+    int | None,
+    typer.Option(
+        "--messages",
+        metavar="COUNT",
+        parser=_count(MESSAGES_MIN, MESSAGES_MAX),
+        help="Messages of 200 bytes in the queue.",
+        show_default="1M; 20k with --quick",
     ),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Try it out: all of it, but small. Its figures mean little.")]
@@ -115,6 +141,44 @@ def broker(
         closing(broker_suite.suite(Path(scratch), plan, output.tell)) as figures,
     ):
         _report("broker", figures, output_format, without=left_out)
+
+
+@app.command()
+def spark(
+    rounds: SparkRounds = None,
+    messages: Messages = None,
+    directory: Directory = Path(),
+    quick: Quick = False,
+    output_format: OutputOption = Format.TABLE,
+) -> None:
+    """Spark on queues beside Spark on parquet files. Exits with 1 if a goal is missed."""
+    # Imported here: it imports PySpark, for which no other command has to wait.
+    from forebay.bench.spark import suite as spark_suite
+
+    kind = SparkPlan.quick if quick else SparkPlan
+    plan = kind(**{name: value for name, value in (("rounds", rounds), ("messages", messages)) if value is not None})
+    with (
+        tempfile.TemporaryDirectory(prefix="forebay-bench-", dir=directory.absolute()) as scratch,
+        closing(spark_suite.suite(Path(scratch), plan, output.tell)) as figures,
+    ):
+        _report("spark", figures, output_format)
+
+
+@app.command()
+def ingest(
+    rounds: SparkRounds = None,
+    directory: Directory = Path(),
+    quick: Quick = False,
+    output_format: OutputOption = Format.TABLE,
+) -> None:
+    """Buffered pushes, outages and recovery on PostgreSQL. Exits with 1 if a goal is missed."""
+    kind = IngestPlan.quick if quick else IngestPlan
+    plan = kind() if rounds is None else kind(rounds)
+    with (
+        tempfile.TemporaryDirectory(prefix="forebay-bench-", dir=directory.absolute()) as scratch,
+        closing(ingest_suite.suite(Path(scratch), plan, output.tell)) as figures,
+    ):
+        _report("ingest", figures, output_format)
 
 
 def _report(

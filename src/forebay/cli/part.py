@@ -1,4 +1,4 @@
-"""One child process of `forebay up`: its lines are shown under its name, and it does not outlive its parent."""
+"""One child process of `forebay up` or `forebay demo`: somebody takes its lines, and it does not outlive its parent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from forebay.cli import output
 
@@ -27,10 +27,27 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
+def show(name: str, line: str) -> None:
+    """Print a line of a part under its name."""
+    output.say(f"{name} | {line}")
+    output.finish()
+
+
 class Part:
-    def __init__(self, name: str, command: Sequence[str]) -> None:
+    """`on_line` is called with the part's name and each line that it prints, in a thread of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        on_line: Callable[[str, str], None] = show,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.command = list(command)
+        self._on_line = on_line
+        self._environ = environ
         self.ready_line = ""
         self._ready = ""
         self._process: subprocess.Popen[str] | None = None
@@ -77,6 +94,12 @@ class Part:
             self._reader.join()
         return self.ended() or 0
 
+    def kill(self) -> None:
+        """SIGKILL: nothing of it gets to clean up."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
     def _launch(self) -> None:
         self._began = time.monotonic()
         self._process = subprocess.Popen(
@@ -84,6 +107,7 @@ class Part:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            env=self._environ,
             text=True,
             errors="backslashreplace",
             start_new_session=True,
@@ -97,5 +121,4 @@ class Part:
         for line in process.stdout or ():
             if line.startswith(self._ready) and not self.ready_line:
                 self.ready_line = line.rstrip("\n")
-            output.say(f"{self.name} | {line.rstrip()}")
-            output.finish()
+            self._on_line(self.name, line.rstrip())

@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from forebay.api.service import Service
 from forebay.assemble import api_service, broker_store
 from forebay.broker.store import Store
 from forebay.cli import output
@@ -54,7 +55,7 @@ def serve(
     """Serve queues over HTTP until SIGTERM or Ctrl-C."""
     settings = _overridden(loaded.settings, {"host": host, "port": port, "store": store})
     refuse_strangers(settings.server, is_insecure=insecure)
-    logging.basicConfig(level=logging.WARNING, format="forebay: %(levelname)s: %(message)s")
+    logging.basicConfig(level=settings.server.log_level.upper(), format="forebay: %(levelname)s: %(message)s")
     listening = _listen(settings.server)
     try:
         _run(settings, listening)
@@ -124,12 +125,14 @@ def _run(settings: Settings, listening: socket.socket) -> None:
         settings.server.stop_time.total_seconds(),
     )
 
-    def ready() -> None:
-        output.say(f"forebay: serving {where.url} (store: {store_name})")
+    def ready(service: Service) -> None:
+        away = "" if service.is_db_healthy else ", which is away: pushes are buffered"
+        output.say(f"forebay: serving {where.url} (store: {store_name}{away})")
         output.finish()
 
     async def main() -> None:
-        await serve(api_service(settings.server, store, store_name=store_name), where, ready)
+        service = api_service(settings, store, store_name=store_name)
+        await serve(service, where, lambda: ready(service))
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())

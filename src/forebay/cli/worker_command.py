@@ -55,7 +55,8 @@ def _look_after(
 ) -> None:
     from forebay.spark.flow_runner import SparkRunner
 
-    worker = Worker(flows, SparkRunner(spark, connection(*connection_to)), settings.data_dir, tell=_tell)
+    runner = SparkRunner(spark, connection(*connection_to))
+    worker = Worker(flows, runner, settings.data_dir, tell=_tell, is_stopping=stopping.is_set)
     names = ", ".join(flow.name for flow in flows)
     _tell(f"{READY}{len(flows)} flow{'' if len(flows) == 1 else 's'}: {names} ({connection_to[0]})")
     try:

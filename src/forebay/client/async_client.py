@@ -16,7 +16,15 @@ from forebay.client import arrow
 from forebay.client.addresses import Address, address_of
 from forebay.client.arrow import Rows
 from forebay.client.merging import PushMerger
-from forebay.client.messages import Committed, Message, Pushed, PushSummary, TransactionFailed, messages_of
+from forebay.client.messages import (
+    Committed,
+    Message,
+    Pushed,
+    PushSummary,
+    TransactionFailed,
+    Unreachable,
+    messages_of,
+)
 from forebay.client.transport import Transport
 from forebay.model.ids import minted_id
 from forebay.model.queue import DEFAULT_PARTITION
@@ -51,7 +59,8 @@ class AsyncClient:
             retry_unhealthy_seconds=retry_unhealthy_seconds,
             api_key=api_key,
         )
-        self._mergers: dict[str, PushMerger] = {}
+        self._mergers: dict[str, PushMerger[Pushed]] = {}
+        self._buffered_mergers: dict[tuple[str, int, int], PushMerger[PushSummary]] = {}
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -107,7 +116,7 @@ class AsyncClient:
         place = address_of(address)
         item = _encode(_item(place, data, transaction_id, trace_id))
         if buffer_ms is not None or buffer_max is not None:
-            return await self._push_buffered([item], buffer_ms, buffer_max)
+            return await self._buffered_merger(place.queue, *_buffering(buffer_ms, buffer_max)).push(item)
         return await self._merger(place.queue).push(item)
 
     @overload
@@ -130,27 +139,40 @@ class AsyncClient:
         place = address_of(address)
         items = [_encode(_item(place, data, None, None)) for data in batch]
         if buffer_ms is not None or buffer_max is not None:
-            return await self._push_buffered(items, buffer_ms, buffer_max)
+            return await self._push_buffered(items, *_buffering(buffer_ms, buffer_max))
         return await self._push(items)
 
-    def _merger(self, queue: str) -> PushMerger:
+    def _merger(self, queue: str) -> PushMerger[Pushed]:
         found = self._mergers.get(queue)
         if found is None:
-            if len(self._mergers) >= _MERGERS_MAX:
-                self._mergers = {name: merger for name, merger in self._mergers.items() if not merger.is_idle}
+            _forget_idle(self._mergers)
             found = self._mergers[queue] = PushMerger(self._push)
+        return found
+
+    def _buffered_merger(self, queue: str, buffer_ms: int, buffer_max: int) -> PushMerger[PushSummary]:
+        key = (queue, buffer_ms, buffer_max)
+        found = self._buffered_mergers.get(key)
+        if found is None:
+
+            async def send(items: Sequence[bytes]) -> list[PushSummary]:
+                summary = await self._push_buffered(items, buffer_ms, buffer_max)
+                return [msgspec.structs.replace(summary, messages=1)] * len(items)
+
+            _forget_idle(self._buffered_mergers)
+            found = self._buffered_mergers[key] = PushMerger(send)
         return found
 
     async def _push(self, items: Sequence[bytes]) -> list[Pushed]:
         body = b'{"items":[' + b",".join(items) + b"]}"
         _, answer = await self._transport.request("POST", "/api/v1/push", body)
-        return _decode_pushed(answer)
+        pushed = _decode_pushed(answer)
+        failed = [one.error for one in pushed if one.status == "failed"]
+        if failed:
+            raise Unreachable(f"{len(failed)} of {len(pushed)} messages were not accepted: {failed[0]}")
+        return pushed
 
-    async def _push_buffered(
-        self, items: Sequence[bytes], buffer_ms: int | None, buffer_max: int | None
-    ) -> PushSummary:
-        ms, most = 100 if buffer_ms is None else buffer_ms, 100 if buffer_max is None else buffer_max
-        body = b'{"bufferMs":%d,"bufferMax":%d,"items":[' % (ms, most) + b",".join(items) + b"]}"
+    async def _push_buffered(self, items: Sequence[bytes], buffer_ms: int, buffer_max: int) -> PushSummary:
+        body = b'{"bufferMs":%d,"bufferMax":%d,"items":[' % (buffer_ms, buffer_max) + b",".join(items) + b"]}"
         _, answer = await self._transport.request("POST", "/api/v1/push", body)
         return _decode_summary(answer)
 
@@ -378,6 +400,18 @@ class Transaction:
         if not outcome["success"]:
             raise TransactionFailed(str(outcome.get("error") or "the transaction was refused"))
         return outcome["results"]  # type: ignore[no-any-return]
+
+
+def _buffering(buffer_ms: int | None, buffer_max: int | None) -> tuple[int, int]:
+    """Who gives one of the two gets the server's usual value for the other."""
+    return 100 if buffer_ms is None else buffer_ms, 100 if buffer_max is None else buffer_max
+
+
+def _forget_idle(mergers: dict[Any, Any]) -> None:
+    """So many queues that nobody pushes to any more must not be remembered for ever."""
+    if len(mergers) >= _MERGERS_MAX:
+        for key in [key for key, merger in mergers.items() if merger.is_idle]:
+            del mergers[key]
 
 
 def _item(place: Address, data: object, transaction_id: str | None, trace_id: str | None) -> dict[str, object]:

@@ -13,26 +13,27 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
 
-from forebay.client.messages import Pushed, Refused
+from forebay.client.messages import Refused
 
 ITEMS_MAX = 1000
 BYTES_MAX = 1 << 20
-Send = Callable[[Sequence[bytes]], Awaitable[list[Pushed]]]
-"""Sends items, each as JSON text, in one request."""
+Told = TypeVar("Told")
 
 
-class PushMerger:
+class PushMerger(Generic[Told]):
     """For one queue: a queue that is full or being deleted holds up nobody else's pushes."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Callable[[Sequence[bytes]], Awaitable[list[Told]]]) -> None:
+        """`send` sends items, each as JSON text, in one request, and returns one answer each."""
         self._send = send
-        self._waiting: deque[tuple[bytes, asyncio.Future[Pushed]]] = deque()
+        self._waiting: deque[tuple[bytes, asyncio.Future[Told]]] = deque()
         self._sending: asyncio.Task[None] | None = None
 
-    async def push(self, item: bytes) -> Pushed:
+    async def push(self, item: bytes) -> Told:
         """A cancelled push may be stored all the same, like any whose answer was not waited for."""
-        future: asyncio.Future[Pushed] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._sending is None:
             self._sending = asyncio.create_task(self._send_all())
@@ -58,7 +59,7 @@ class PushMerger:
         # In the same step as the last look: whoever comes after it finds nobody sending, and sends.
         self._sending = None
 
-    async def _send_group(self, group: Sequence[tuple[bytes, asyncio.Future[Pushed]]]) -> None:
+    async def _send_group(self, group: Sequence[tuple[bytes, asyncio.Future[Told]]]) -> None:
         try:
             answers = await self._send([item for item, _ in group])
         except Refused as refused:
@@ -72,7 +73,7 @@ class PushMerger:
             if not future.done():
                 future.set_result(answer)
 
-    def _take(self) -> list[tuple[bytes, asyncio.Future[Pushed]]]:
+    def _take(self) -> list[tuple[bytes, asyncio.Future[Told]]]:
         group = [self._waiting.popleft()]
         room = BYTES_MAX - len(group[0][0])
         while self._waiting and len(group) < ITEMS_MAX and len(self._waiting[0][0]) <= room:
@@ -81,7 +82,7 @@ class PushMerger:
         return group
 
 
-def _fail(future: asyncio.Future[Pushed], error: BaseException) -> None:
+def _fail(future: asyncio.Future[Told], error: BaseException) -> None:
     if future.done():
         return
     if isinstance(error, asyncio.CancelledError):

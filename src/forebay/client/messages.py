@@ -10,16 +10,18 @@ from forebay.errors import ForebayError, Permanent, Transient
 
 
 class Pushed(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """What became of a message: `queued`, or `duplicate` when its partition holds the id already."""
+    """What became of a message: `queued`; `duplicate` when its partition holds the id already; `buffered` when the
+    store is away: it is accepted, and stored later."""
 
     status: str
     transaction_id: str
-    message_id: str
-    partition_id: str
-    seq: int
-    """Its number in the queue; of a duplicate, that of the message that was there before."""
-    receipt: str
-    """What keeps it: `log` or `postgres` for a message that is stored."""
+    message_id: str | None = None
+    partition_id: str = ""
+    seq: int | None = None
+    """Its number in the queue; of a duplicate, that of the message that was there before; None while buffered."""
+    receipt: str = ""
+    """What keeps it: `log` or `postgres` for a message that is stored, `buffer` for one that is buffered."""
+    error: str = ""
 
 
 class PushSummary(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -29,6 +31,8 @@ class PushSummary(msgspec.Struct, rename="camel", frozen=True, gc=False):
     qos0: bool
     db_healthy: bool
     messages: int
+    receipt: str | None = None
+    """`os` for messages that wait in a buffer file."""
 
 
 class CommittedSeqs(msgspec.Struct, rename="camel", frozen=True, gc=False):

@@ -75,7 +75,8 @@ class AlreadyLocked(Exception):
 
 
 class Filesystem(Protocol):
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File: ...
+    def open(self, path: Path, *, write: bool = False, create: bool = False, append: bool = False) -> File:
+        """`append`: what is written goes to the end, whatever its position says and whoever else writes."""
 
     def status(self, path: Path) -> Status: ...
 
@@ -95,6 +96,9 @@ class Filesystem(Protocol):
 
     def lock_owner(self, path: Path) -> str | None:
         """Who holds the lock, without touching it; None when nobody does."""
+
+    def wait_for_lock(self, path: Path) -> Lock:
+        """A lock that is held for moments: whoever comes second waits."""
 
     def free_bytes(self, path: Path) -> int: ...
 
@@ -170,13 +174,15 @@ class RealFile:
 class RealLock:
     """An advisory lock on an open file. The kernel drops it when its process ends, however it ends."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *, names_owner: bool = True) -> None:
         self._fd = fd
+        self._names_owner = names_owner
 
     def release(self) -> None:
         if self._fd >= 0:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, 0)
+            if self._names_owner:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = -1
 
@@ -184,10 +190,10 @@ class RealLock:
 class RealFilesystem:
     """The operating system's own. Directories and files are made with the umask's permissions."""
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> RealFile:
-        flags = os.O_RDWR if write or create else os.O_RDONLY
-        fd = os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        return RealFile(fd)
+    def open(self, path: Path, *, write: bool = False, create: bool = False, append: bool = False) -> RealFile:
+        flags = os.O_RDWR if write or create or append else os.O_RDONLY
+        flags |= (os.O_CREAT if create else 0) | (os.O_APPEND if append else 0)
+        return RealFile(os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666))
 
     def status(self, path: Path) -> Status:
         try:
@@ -246,6 +252,15 @@ class RealFilesystem:
         if not any(" FLOCK " in line and inode in line and " -> " not in line for line in lines):
             return None
         return path.read_text(errors="replace") or "a process that did not leave its name"
+
+    def wait_for_lock(self, path: Path) -> RealLock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        except BaseException:
+            os.close(fd)
+            raise
+        return RealLock(fd, names_owner=False)
 
     def free_bytes(self, path: Path) -> int:
         figures = os.statvfs(path)

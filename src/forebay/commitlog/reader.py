@@ -191,6 +191,9 @@ class LogReader:
                     mark_at = header.position + _MARK_EVERY_BYTES
                 if header.message_count and header.first_seq + header.message_count > from_seq:
                     yield found
+                if header.next_seq > last_seq:
+                    # Before the next record is read, which may be large, only to see that it is not wanted.
+                    return
         finally:
             file.close()
 

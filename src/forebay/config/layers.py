@@ -65,7 +65,13 @@ class Alias:
     suffix: str = ""
 
 
-ALIASES: Mapping[str, Alias] = MappingProxyType({})
+ALIASES: Mapping[str, Alias] = MappingProxyType(
+    {
+        "FILE_BUFFER_DIR": Alias("buffer.dir"),
+        "FILE_BUFFER_FLUSH_MS": Alias("buffer.flush_time", "ms"),
+        "FILE_BUFFER_MAX_BATCH": Alias("buffer.max_batch"),
+    }
+)
 """Environment names of other systems that are understood as well. Forebay's own name wins where both are set."""
 
 DEFAULT = Origin(Layer.DEFAULT, "default")

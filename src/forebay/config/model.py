@@ -107,8 +107,50 @@ class ServerSettings(Section):
         default="",
         description="The file with the API keys. Without one, everybody who can connect may do everything.",
     )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="warning",
+        description="What the server writes to stderr. `info` tells of every flush of buffer files as well.",
+    )
     certificate: str = Field(default="", description="The file with the certificate chain (PEM), for HTTPS.")
     certificate_key: str = Field(default="", description="The file with the private key (PEM) of the certificate.")
+
+
+class BufferSettings(Section):
+    """Buffer files: QoS 0 pushes, and all pushes while the store is away."""
+
+    dir: str = Field(
+        default="",
+        description="Where they are; `buffers` in `data_dir` if empty. On a disk of its own it outlives a full one.",
+    )
+    flush_time: Duration = Field(
+        default=timedelta(milliseconds=100),
+        ge=timedelta(milliseconds=1),
+        le=timedelta(minutes=1),
+        description="How often buffered messages are stored; for QoS 0 pushes, when they do not say `bufferMs`.",
+    )
+    max_batch: int = Field(
+        default=100,
+        ge=1,
+        le=1_000_000,
+        description="How many QoS 0 messages are stored at once without waiting, when pushes do not say `bufferMax`.",
+    )
+    store_timeout: Duration = Field(
+        default=timedelta(milliseconds=1500),
+        ge=timedelta(milliseconds=10),
+        le=timedelta(minutes=10),
+        description="How long a push waits for a database before it goes to the failover file.",
+    )
+    alert_size: Size = Field(
+        default=1_000_000_000, ge=1, le=parse_size("1024Ti"), description="More bytes than this are told in the log."
+    )
+    alert_events: int = Field(default=100_000, ge=1, description="More messages than this are told in the log.")
+    max_size: Size = Field(
+        default=parse_size("10Gi"),
+        ge=parse_size("64Ki"),
+        le=parse_size("1024Ti"),
+        description="With more bytes than this, pushes are refused.",
+    )
+    max_events: int = Field(default=10_000_000, ge=1, description="With more messages than this, pushes are refused.")
 
 
 class SparkSettings(Section):
@@ -142,4 +184,5 @@ class Settings(Section):
     )
     log: LogSettings = LogSettings()
     server: ServerSettings = ServerSettings()
+    buffer: BufferSettings = BufferSettings()
     spark: SparkSettings = SparkSettings()

@@ -40,7 +40,8 @@ by zero) is no bad record: it fails the flow.
 | the data directory is used by a second worker | its flows stay `restarting` until the first has gone |
 
 **Limits.** A file has at most 1 MiB and 10,000 values. A flow's name has 64 characters. A batch has at most 500,000
-messages unless `maxOffsetsPerTrigger` says otherwise. Queries of a worker start one after the other.
+messages unless `maxOffsetsPerTrigger` says otherwise. Queries of a worker start one after the other: the next one when
+the source of the one before has begun, or after 30 s.
 
 The modules in the order of the journey: `definition`, `written` (values with their places), `flow_file`, `action`,
 `registry`, `checks`, `supervision` (decisions), `flow_directory` (files), `worker` (the loop).

@@ -74,7 +74,11 @@ def params_of(
 ) -> ActionParams | None:
     """The parameters as the action's class wants them; None if they do not fit, which is reported."""
     told = report or (lambda *_: None)
-    params = read(from_python(action.params, lambda path: path), found.Params, "", told)
+    try:
+        params = read(from_python(action.params, lambda path: path), found.Params, "", told)
+    except Exception as fault:  # noqa: BLE001 - somebody's class: whatever it raises is told, and is not our bug
+        told("", "", f"the Params of {action.class_name} cannot be used: {type(fault).__name__}: {fault}")
+        return None
     return None if params is REFUSED else params
 
 
@@ -84,7 +88,7 @@ def _check_source(located: Located) -> Iterator[FlowFault]:
         yield located.fault("source", "payloadAs: json and schema belong together: one is there without the other")
     offsets = source.starting_offsets
     is_named = isinstance(offsets, str) and offsets in ("earliest", "latest")
-    if not is_named and not (isinstance(offsets, dict) and set(offsets) == {"seq"} and offsets["seq"] >= 0):
+    if not is_named and not (isinstance(offsets, dict) and set(offsets) == {"seq"} and offsets["seq"] >= 1):
         yield located.fault("source.startingOffsets", f"{offsets!r} is refused: earliest, latest or {{seq: 100}}")
 
 

@@ -141,7 +141,7 @@ class Flow(Part, frozen=True, kw_only=True):
     tables: dict[str, StaticTable] = {}
     actions: tuple[Action, ...] = ()
     sink: Sink
-    trigger: timedelta = timedelta(seconds=1)
+    trigger: timedelta = timedelta(milliseconds=500)
     """A batch begins this long after the last one began, at the earliest."""
     watermark: Watermark | None = None
     checkpoint: Text | None = None

@@ -5,8 +5,8 @@
         …
       - module: shop.flows    # every `Flow` that this module holds by a name, or in a list or tuple
 
-Modules are looked for beside the file first, then where Python looks. All faults are collected, each with file and
-line; a flow that cannot be read does not keep the others from being judged.
+Modules are looked for beside the file first, then where Python looks; relative paths begin beside the file. All faults
+are collected, each with file and line; a flow that cannot be read does not keep the others from being judged.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from forebay.config.yaml_file import FileRefused, compose_file
 from forebay.flows.checks import Located, check_flow, check_flows
 from forebay.flows.definition import Action, Flow, QueueSink, Sink, Source, SqlAction
 from forebay.flows.faults import FlowFault, FlowsRefused
+from forebay.flows.paths import rooted
 from forebay.flows.registry import NotFound, find_module, search_beside
-from forebay.flows.written import REFUSED, Written, from_yaml, read
+from forebay.flows.written import REFUSED, Written, from_python, from_yaml, read
 
 MODULE_KEY = "module"
 UNREADABLE = "(unreadable)"
@@ -93,7 +94,7 @@ def _read_item(node: yaml.Node, file: str, path: str, faults: list[FlowFault]) -
     flow = read(written, Flow, "", report)
     places = dict(written.places())
     if flow is not REFUSED:
-        yield Located(flow, written.place, places)
+        yield Located(rooted(flow, Path(file).parent), written.place, places)
     elif isinstance(written.value, dict):
         faults.extend(check_flow(Located(_readable_part(written, name or path), written.place, places)))
 
@@ -132,4 +133,15 @@ def _read_module(written: Written, report_to: list[FlowFault]) -> Iterator[Locat
     if not found:
         report_to.append(FlowFault(written.place, "", MODULE_KEY, f"module {name} holds no Flow"))
     for flow in found.values():
-        yield Located(flow, f"module {name}")
+        yield from _judged(flow, f"module {name}", report_to)
+
+
+def _judged(flow: Flow, origin: str, report_to: list[FlowFault]) -> Iterator[Located]:
+    """A flow that Python code made, if its values are of the types that a written one must have."""
+
+    def report(_: str, key: str, message: str) -> None:
+        report_to.append(FlowFault(origin, str(flow.name), key, message))
+
+    fitting = read(from_python(flow, lambda _: origin), Flow, "", report)
+    if fitting is not REFUSED:
+        yield Located(fitting, origin)

@@ -87,16 +87,20 @@ class Worker:
         tell: Tell = lambda _: None,
         clock: Clock | None = None,
         jitter: Callable[[], float] = random.random,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._watched = [_Watched(flow, FlowDirectory(data_dir, flow.name)) for flow in flows]
         self._runner = runner
         self._tell = tell
         self._clock = clock or SystemClock()
         self._jitter = jitter
+        self._is_stopping = is_stopping
 
     def step(self) -> None:
-        """Look at every flow once."""
+        """Look at every flow once. Starting many takes a while, so a worker that is to stop starts no more of them."""
         for watched in self._watched:
+            if self._is_stopping():
+                return
             self._look(watched)
 
     def stop(self) -> None:
@@ -120,8 +124,9 @@ class Worker:
                 self._enter(watched, paused(watched.standing, wish))
             elif watched.running is not None:
                 self._follow(watched, watched.running)
-        except FlowRunsElsewhere as taken:
-            self._fail(watched, str(taken), is_final=False, wish=wish)
+        except (FlowRunsElsewhere, OSError) as fault:
+            # Somebody else has the flow, or its directory cannot be used now: both may be over at the next try.
+            self._fail(watched, str(fault), is_final=False, wish=wish)
         except FlowFailed as fault:
             self._fail(watched, str(fault), is_final=fault.is_final, wish=wish)
 
@@ -138,7 +143,7 @@ class Worker:
             watched.standing = completed_batch(watched.standing)
             self._tell(_line(watched.flow.name, seen))
         watched.progress = seen
-        watched.directory.save_report(self._report(watched))
+        self._save(watched)
 
     def _fail(self, watched: _Watched, cause: str, *, is_final: bool, wish: Wish) -> None:
         self._end(watched)
@@ -160,9 +165,18 @@ class Worker:
         if standing.state is not watched.standing.state or not watched.since:
             watched.since = self._now()
         watched.standing = standing
-        watched.directory.save_report(self._report(watched))
+        self._save(watched)
         if standing.state in (State.RUNNING, State.PAUSED, State.STOPPED):
             self._tell(f"{watched.flow.name}: {standing.state}")
+
+    def _save(self, watched: _Watched) -> None:
+        """Write down how it stands, unless another process runs the flow: then that one's report counts."""
+        try:
+            if watched.running is not None or not watched.directory.is_locked():
+                watched.directory.save_report(self._report(watched))
+        except OSError as fault:
+            # Nothing lives by the file, so a full disk must not end flows that write elsewhere.
+            self._tell(f"{watched.flow.name}: its state was not written down: {fault}")
 
     def _report(self, watched: _Watched) -> FlowReport:
         total = _sum(watched.before, watched.progress)

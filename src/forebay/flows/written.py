@@ -80,7 +80,9 @@ def from_yaml(node: yaml.Node, file: str, report: Report, path: str = "") -> Wri
 
 
 def from_python(value: Any, place_of: Callable[[str], str], path: str = "") -> Written:
-    """The tree of a plain Python value, with the places that were noted for its paths."""
+    """The tree of a Python value, with the places that were noted for its paths. A struct counts as a mapping."""
+    if isinstance(value, msgspec.Struct):
+        value = {field.encode_name: getattr(value, field.name) for field in msgspec.structs.fields(value)}
     if isinstance(value, dict):
         below = {str(name): from_python(item, place_of, joined(path, name)) for name, item in value.items()}
         return Written(below, place_of(path))
@@ -103,7 +105,7 @@ def read(written: Written, kind: Any, path: str, report: Report) -> Any:
     if parts:
         return _read_part(written, parts, path, report)
     origin = get_origin(kind)
-    if origin is tuple:
+    if origin is tuple and get_args(kind)[1:] == (...,):
         return _read_items(written, get_args(kind)[0], path, report)
     if origin is dict and _is_part(get_args(kind)[1]):
         return _read_mapping(written, get_args(kind)[1], path, report)
@@ -157,8 +159,14 @@ def _read_fields(written: Written, kind: type[msgspec.Struct], path: str, report
     missing = [name for name, field in fields.items() if field.required and name not in written.value]
     for name in missing:
         report(written.place, joined(path, name), "is missing")
-    is_refused = missing or any(value is REFUSED for value in values.values())
-    return REFUSED if is_refused else kind(**values)
+    if missing or any(value is REFUSED for value in values.values()):
+        return REFUSED
+    try:
+        return kind(**values)
+    except (ValueError, TypeError) as fault:
+        # Of a `__post_init__`, where an action's own parameters say what else must hold of them.
+        report(written.place, path, str(fault))
+        return REFUSED
 
 
 def _read_items(written: Written, kind: Any, path: str, report: Report) -> Any:

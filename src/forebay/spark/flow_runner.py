@@ -24,18 +24,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from forebay.errors import ForebayError, Transient
+from forebay.errors import Transient
 from forebay.flows.definition import Flow, TableSink
 from forebay.flows.flow_directory import FlowDirectory
 from forebay.flows.worker import FlowFailed, Progress
+from forebay.spark.flow_causes import cause_of, end_of
 from forebay.spark.flow_plan import DoesNotCompile, flow_plan
 from forebay.spark.options import Connection
 from forebay.spark.wire import ServerRefused, Wire
 
+BEGIN_SECONDS_MAX = 30.0
+"""How long a query's sources may take to begin before the next query is started beside it."""
 START_RETRY_SECONDS = 5.0
 """How long a server may be away when a flow starts; after that it counts as a failure and is tried again later."""
 POLL_SECONDS = 0.2
-CAUSE_LINES_MAX = 12
+BEGIN_POLL_SECONDS = 0.05
+_BEGINNING = ("Initializing StreamExecution", "Initializing sources")
 
 _GONE = (Py4JNetworkError, OSError, EOFError)
 """What PySpark raises when its Java is not there any more."""
@@ -64,16 +68,19 @@ class SparkRunner:
             self._make_queue(flow.source.queue)
             plan = flow_plan(self._spark, flow, self._url)
             queries.append(self._start_sink(self._writer(plan.output, flow, directory.checkpoint(flow)), flow))
+            _wait_until_begun(queries[-1])
             if plan.bad is not None:
                 writer = self._writer(plan.bad, flow, directory.errors_checkpoint(flow), suffix=".errors")
                 queries.append(self._start_queue(writer, flow.errors_to))
+                _wait_until_begun(queries[-1])
         except BaseException as fault:
             _stop(queries)
-            if isinstance(fault, _GONE):
-                raise SparkGone from fault
             if not isinstance(fault, Exception):
                 raise
-            raise FlowFailed(_cause(fault), is_final=isinstance(fault, DoesNotCompile | AnalysisException)) from fault
+            # An action of the user's may fail with such an error too, and then only its flow is to blame.
+            if isinstance(fault, _GONE) and _is_gone(self._spark):
+                raise SparkGone from fault
+            raise FlowFailed(cause_of(fault), is_final=isinstance(fault, DoesNotCompile | AnalysisException)) from fault
         return SparkFlow(queries)
 
     def _make_queue(self, queue: str) -> None:
@@ -116,24 +123,27 @@ class SparkFlow:
         try:
             for query, counted in zip(self._queries, self._counted, strict=True):
                 if not query.isActive:
-                    raise FlowFailed(_end_of(query))
-                counted.add(query.recentProgress)
+                    raise FlowFailed(end_of(query))
+                counted.look(query)
         except _GONE as gone:
             raise SparkGone from gone
         return self._progress()
 
     def wait(self, pause_seconds: float = POLL_SECONDS) -> Progress:
-        """Wait until all queries have ended by themselves. Raises FlowFailed if one failed."""
-        while any(query.isActive for query in self._queries):
-            if any(not query.isActive and query.exception() for query in self._queries):
-                break
-            time.sleep(pause_seconds)
-        failed = [query for query in self._queries if query.exception()]
-        if failed:
-            self.stop()
-            raise FlowFailed(_end_of(failed[0]))
-        for query, counted in zip(self._queries, self._counted, strict=True):
-            counted.add(query.recentProgress)
+        """Wait until all queries have ended by themselves. Raises FlowFailed if one failed, SparkGone if Spark did."""
+        try:
+            while any(query.isActive for query in self._queries):
+                if any(not query.isActive and query.exception() for query in self._queries):
+                    break
+                time.sleep(pause_seconds)
+            failed = [query for query in self._queries if query.exception()]
+            if failed:
+                self.stop()
+                raise FlowFailed(end_of(failed[0]))
+            for query, counted in zip(self._queries, self._counted, strict=True):
+                counted.look(query)
+        except _GONE as gone:
+            raise SparkGone from gone
         return self._progress()
 
     def stop(self) -> Progress:
@@ -141,7 +151,7 @@ class SparkFlow:
         # What was told between the last look and the stop; nothing if Spark itself is gone.
         with suppress(*_GONE):
             for query, counted in zip(self._queries, self._counted, strict=True):
-                counted.add(query.recentProgress)
+                counted.look(query)
         return self._progress()
 
     def _progress(self) -> Progress:
@@ -163,6 +173,18 @@ class _Counted:
         self.lag: int | None = None
         self._last = ""
 
+    def look(self, query: StreamingQuery) -> None:
+        """Add what the query has told since the last look."""
+        latest = query.lastProgress
+        if latest is not None and latest["timestamp"] > self._last:
+            # Spark writes everything that it remembers as JSON, a hundred batches: asked for only where one is missing.
+            self.add([latest] if self._follows(latest) else query.recentProgress)
+
+    def _follows(self, latest: Any) -> bool:
+        """Whether no batch was completed between the last that was added and this one."""
+        completed = latest["batchId"] if _is_of_a_batch(latest) else latest["batchId"] - 1
+        return self.batch is not None and completed <= self.batch + _is_of_a_batch(latest)
+
     def add(self, told: Sequence[Any]) -> None:
         for progress in told:
             # Batch ids do not tell what is new: a query that waits tells the id of the batch to come.
@@ -177,7 +199,7 @@ class _Counted:
             end, latest = _seq(sources[0]["endOffset"]), _seq(sources[0]["latestOffset"])
             if end is not None and latest is not None:
                 self.lag = max(latest - end, 0)
-        if "addBatch" not in progress["durationMs"]:
+        if not _is_of_a_batch(progress):
             return
         self.batches += 1
         self.batch = progress["batchId"]
@@ -188,9 +210,32 @@ class _Counted:
         self.batch_seconds = progress["batchDuration"] / 1000
 
 
+def _is_of_a_batch(progress: Any) -> bool:
+    """A query that waits tells of its waiting too."""
+    return "addBatch" in progress["durationMs"]
+
+
 def _seq(offset: Any) -> int | None:
     found = json.loads(offset) if isinstance(offset, str) and offset.startswith("{") else offset
     return found.get("seq") if isinstance(found, dict) else None
+
+
+def _wait_until_begun(query: StreamingQuery) -> None:
+    """Wait for the Python process of the query's source.
+
+    Spark allows each of them 10 s from its start to its first word. Many that start at once take longer, and all fail.
+    """
+    deadline = time.monotonic() + BEGIN_SECONDS_MAX
+    while query.isActive and query.status["message"] in _BEGINNING and time.monotonic() < deadline:
+        time.sleep(BEGIN_POLL_SECONDS)
+
+
+def _is_gone(spark: SparkSession) -> bool:
+    try:
+        spark.conf.get("spark.app.name", None)
+    except Exception:  # noqa: BLE001 - however it fails, it did not answer
+        return True
+    return False
 
 
 def stop_session(spark: SparkSession) -> None:
@@ -203,16 +248,3 @@ def _stop(queries: Sequence[StreamingQuery]) -> None:
     with suppress(*_GONE):
         for query in queries:
             query.stop()
-
-
-def _end_of(query: StreamingQuery) -> str:
-    fault = query.exception()
-    return f"query {query.name} ended" if fault is None else _cause(fault)
-
-
-def _cause(fault: BaseException) -> str:
-    """The beginning of what was told: the rest is Java's stack."""
-    if isinstance(fault, ForebayError):
-        return str(fault)
-    lines = str(fault).split("JVM stacktrace", 1)[0].strip().splitlines()
-    return "\n".join(lines[:CAUSE_LINES_MAX]) or type(fault).__name__

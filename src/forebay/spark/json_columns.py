@@ -87,9 +87,12 @@ class JsonColumns:
         numbers = _numbers(len(payloads))
         counted = numbers.cast(pa.string()).cast(pa.binary())
         before, between, after, nothing = b'{"payload":', f',"{mark}":'.encode(), b"}\n", b""
-        text = pc.binary_join_element_wise(before, payloads, between, counted, after, nothing).buffers()[2]
+        joined = pc.binary_join_element_wise(before, payloads, between, counted, after, nothing)
+        text = joined.buffers()[2]
         explicit = pa.schema([("payload", self._struct), (mark, pa.int64())])
         try:
+            # Arrow's parser takes text that is not UTF-8 as it is, and Spark would have strings that are none.
+            joined.cast(pa.string())
             table = pj.read_json(
                 pa.BufferReader(text),
                 read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),

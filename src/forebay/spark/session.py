@@ -12,7 +12,6 @@ survives a crash has not been shown.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -24,6 +23,7 @@ from pyspark.sql import SparkSession
 
 import forebay
 from forebay.spark.java import find_java
+from forebay.spark.launchers import local_python
 from forebay.spark.shipping import package_zip
 from forebay.spark.source import ForebaySource
 
@@ -119,7 +119,7 @@ def _prepare_environment(master: str, python: str | None) -> None:
         os.environ["PYSPARK_PYTHON"] = python
     elif _is_local(master):
         # Else the workers run whatever `python3` is on the PATH, without this one's packages.
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = local_python()
 
 
 def ship(spark: SparkSession) -> None:

@@ -27,7 +27,8 @@ def package_zip(folder: Path | None = None) -> Path:
         mark.update(f"{name} {len(data)}\n".encode())
         mark.update(data)
     target = (folder or _own_folder()) / f"forebay-{forebay.__version__}-{mark.hexdigest()}.zip"
-    if not target.exists():
+    # A machine that lost its power may have kept the name and lost the content.
+    if not zipfile.is_zipfile(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         # Several processes may do this at once: each writes a file of its own, and the last one stays.
         with (

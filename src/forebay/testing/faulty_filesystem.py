@@ -149,10 +149,10 @@ class FaultyFilesystem:
         yield fault
         self.after(fault)
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> FaultyFile:
+    def open(self, path: Path, *, write: bool = False, create: bool = False, append: bool = False) -> FaultyFile:
         if create:
             self.before(Operation("create", path))
-        return FaultyFile(self._inner.open(path, write=write, create=create), path, self)
+        return FaultyFile(self._inner.open(path, write=write, create=create, append=append), path, self)
 
     def status(self, path: Path) -> Status:
         return self._inner.status(path)
@@ -185,6 +185,9 @@ class FaultyFilesystem:
 
     def lock_owner(self, path: Path) -> str | None:
         return self._inner.lock_owner(path)
+
+    def wait_for_lock(self, path: Path) -> Lock:
+        return self._inner.wait_for_lock(path)
 
     def free_bytes(self, path: Path) -> int:
         return self._inner.free_bytes(path)

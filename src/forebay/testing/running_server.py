@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +24,7 @@ import pytest
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
 READY = "forebay: serving "
+FOREBAY = (sys.executable, "-m", "forebay")
 
 
 class ServerDidNotStart(Exception):
@@ -33,10 +34,21 @@ class ServerDidNotStart(Exception):
 class RunningServer:
     """A server process. `url` is known once it is ready; a stopped one may be started again on the same data."""
 
-    def __init__(self, data_dir: Path, *, store: str = "embedded", arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        store: str = "embedded",
+        arguments: Sequence[str] = (),
+        program: Sequence[str] = FOREBAY,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`program`: what runs `forebay`, for a test that puts something around it."""
         self.data_dir = data_dir
         self.store = store
         self.arguments = tuple(arguments)
+        self.program = tuple(program)
+        self.environment = dict(environment or {})
         self.url = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
@@ -51,11 +63,12 @@ class RunningServer:
         words += ["--data-dir", str(self.data_dir), *self.arguments]
         self._errors = (self.data_dir.parent / f"{self.data_dir.name}.stderr").open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "forebay", "serve", *words],
+            [*self.program, "serve", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")},
+            env={name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
+            | self.environment,
         )
         line = self._first_line(self._process)
         self.url = line.removeprefix(READY).split(" ", 1)[0]

@@ -123,7 +123,7 @@ class SimulatedDisk:
 
     # --- Filesystem ---
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> SimulatedFile:
+    def open(self, path: Path, *, write: bool = False, create: bool = False, append: bool = False) -> SimulatedFile:
         inode = self._find(path)
         if inode is None:
             if not create:
@@ -174,6 +174,9 @@ class SimulatedDisk:
 
     def lock_owner(self, path: Path) -> str | None:
         return self.locks.get(path)
+
+    def wait_for_lock(self, path: Path) -> SimulatedLock:
+        return self.lock(path, "")
 
     def free_bytes(self, path: Path) -> int:
         return 1 << 40

@@ -1,4 +1,4 @@
-"""Fixtures of the Spark tests. They stay on one worker, so that one session serves them all."""
+"""Fixtures of the Spark tests. Those that share a session stay on one worker, the others may run beside it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            shares_session = "spark" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("spark" if shares_session else item.path.stem))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ SECONDS_MAX = 180
 
 def main() -> None:
     master, url, source, target, checkpoint, messages, python = sys.argv[1:]
-    config = {"spark.executor.memory": "512m", "spark.log.level": "ERROR"} if master.startswith("spark://") else {}
+    config = {} if master.startswith("sc://") else {"spark.log.level": "ERROR"}
     spark = spark_session(master, url=url, python=python or None, config=config, on_progress=say)
     frame = spark.readStream.format("forebay").option("queue", source).option("startingOffsets", "earliest")
     frame = frame.option("maxOffsetsPerTrigger", "20").option("minPartitions", "2")

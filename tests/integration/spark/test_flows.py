@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,7 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from fixtures.fix_spark import Queues, forget_last_commit, wait_for
 from fixtures.running_stores import fresh
 from forebay.flows import (
+    ActionContext,
     ClassAction,
+    DataFrameAction,
     Flow,
     QueueSink,
     Source,
@@ -36,6 +40,8 @@ from forebay.spark.options import Connection
 from forebay.testing.running_server import RunningServer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+LARGEST = 10 * 2**20
+"""Bytes of the largest payload that a server takes."""
 USERS = {"ann": "eu", "bob": "us", "eve": "eu"}
 
 RunOnce = Callable[[Flow], Progress]
@@ -173,6 +179,27 @@ def test_bad_records_go_to_the_error_queue_as_they_came_and_the_rest_goes_on(que
     assert progress.bad_rows == len(BAD) + 1
 
 
+def test_records_of_10_mib_pass_if_they_are_good_and_are_set_aside_whole_if_not(
+    queues: Queues, run_once: RunOnce
+) -> None:
+    name = fresh("heavy")
+    source = Source(queue=f"{name}-in", payload_as="json", schema="n INT, s STRING", max_payload=LARGEST - 1)
+    flow = Flow(name=name, mode="stream", source=source, sink=QueueSink(queue=f"{name}-out"))
+    good = [b'{"n": 1}', b'{"n": 2, "s": "' + b"x" * (LARGEST - 18) + b'"}', b'{"n": 3}']
+    bad = {
+        b"\xff" * (LARGEST - 1): "not UTF-8",
+        b"[" * (LARGEST - 1): "not a JSON object of the schema",
+        b'{"n": 4}'.ljust(LARGEST): f"{LARGEST} bytes, more than {LARGEST - 1}",
+    }
+    for payload in [*good[:2], *bad, *good[2:]]:
+        queues.put(flow.source.queue, {"payload": [payload]})
+    assert run_once(flow).bad_rows == len(bad)
+    assert documents(queues, flow.output_queue) == [json.loads(one) for one in good]
+    letters = queues.rows(flow.errors_to)
+    assert {letter["payload"]: json.loads(letter["headers"])["cause"] for letter in letters} == bad
+    assert len(letters) == len(bad)
+
+
 def test_batches_that_are_repeated_after_a_crash_reach_both_queues_once(
     queues: Queues, run_once: RunOnce, tmp_path: Path
 ) -> None:
@@ -280,6 +307,26 @@ def test_flow_that_does_not_compile_fails_alone_and_paused_flows_go_on_where_the
     report = directory.report()
     assert report is not None
     assert (report.state, report.rows >= 10) == (State.STOPPED, True)
+
+
+class Unreachable(DataFrameAction):
+    """An action that asks something else when it is made into a plan, and gets no answer."""
+
+    def transform(self, frame: DataFrame, context: ActionContext) -> DataFrame:
+        raise ConnectionRefusedError("the price list does not answer")
+
+
+def test_action_that_gets_no_answer_fails_its_flow_for_now_and_not_the_worker(
+    spark: SparkSession, spark_server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = ModuleType("shop_unreachable")
+    shop.Unreachable = Unreachable  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "shop_unreachable", shop)
+    flow = a_flow(ClassAction(name="ask", class_name="shop_unreachable.Unreachable"))
+    worker = Worker([flow], SparkRunner(spark, Connection((spark_server.url,))), tmp_path)
+    worker.step()
+    (report,) = worker.reports()
+    assert (report.state, report.cause) == (State.RESTARTING, "the price list does not answer")
 
 
 def _is_there(queues: Queues, flow: Flow) -> bool:

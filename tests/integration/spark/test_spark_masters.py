@@ -1,23 +1,24 @@
-"""Everywhere that Spark runs: on a machine without Java, behind Spark Connect, on a cluster that loses a worker."""
+"""Everywhere that Spark runs: without a Java, behind Spark Connect, on a cluster that loses parts of itself."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from fixtures.fix_spark import Queues
+from fixtures.fix_spark import Queues, wait_for
 from fixtures.running_stores import fresh
-from fixtures.spark_processes import bare_python, connect_server, free_port, master, worker
+from fixtures.spark_processes import bare_python, connect_server, free_port, master, short_lived, worker
 from forebay.testing.running_server import RunningServer
 
 PROGRAM = Path(__file__).with_name("copy_job.py")
+CLUSTER_PROGRAM = Path(__file__).with_name("cluster_job.py")
 SECONDS_MAX = 200
 
 
@@ -29,25 +30,29 @@ class Job:
         self._log = log
 
     def wait_for(self, line: str) -> None:
-        deadline = time.monotonic() + SECONDS_MAX
-        while line not in self._log.read_text().splitlines():
-            if self._process.poll() not in (None, 0) or time.monotonic() > deadline:
-                pytest.fail(f"no {line!r} in:\n{self._log.read_text()[-5000:]}")
-            time.sleep(0.05)
+        wait_for(lambda: self.is_well() and line in self.lines(), SECONDS_MAX)
+
+    def wait_for_line_with(self, text: str) -> None:
+        wait_for(lambda: self.is_well() and text in self._log.read_text(), SECONDS_MAX)
+
+    def is_well(self) -> bool:
+        if self._process.poll() not in (None, 0):
+            pytest.fail(f"it ended:\n{self._log.read_text()[-5000:]}")
+        return True
 
     def lines(self) -> list[str]:
         return self._log.read_text().splitlines()
 
 
 @contextmanager
-def job(log: Path, *words: str, environ: dict[str, str] | None = None) -> Iterator[Job]:
+def job(log: Path, *words: str, environ: dict[str, str] | None = None, program: Path = PROGRAM) -> Iterator[Job]:
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), *words],
+            [sys.executable, str(program), *words],
             stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
-            env=environ or {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**(environ or os.environ), "SPARK_LOCAL_IP": "127.0.0.1", **short_lived(log.parent)},
         )
     try:
         yield Job(process, log)
@@ -101,26 +106,36 @@ def test_connect_server_without_forebay_runs_source_and_sink(
     assert numbered(queues, target) == list(range(30))
 
 
-def test_cluster_without_forebay_that_loses_a_worker_copies_each_row_once(
-    spark_server: RunningServer, queues: Queues, tmp_path: Path
+def test_cluster_that_loses_a_worker_and_a_server_runs_a_job_and_a_flow_on_two_servers_exactly_once(
+    postgres_database: str, tmp_path: Path
 ) -> None:
-    source, target = fresh(), fresh()
-    queues.put_numbers(source, 0, 200)
     port = free_port()
-    with master(tmp_path, port) as head, worker(tmp_path, "a", port) as lost, worker(tmp_path, "b", port):
+    numbers, events = range(300), range(400)
+    with (
+        master(tmp_path, port) as head,
+        worker(tmp_path, "a", port) as lost,
+        worker(tmp_path, "b", port),
+        RunningServer(tmp_path / "first", store=postgres_database) as first,
+        RunningServer(tmp_path / "second", store=postgres_database) as second,
+    ):
+        queues = Queues(second)
+        queues.put_numbers("numbers", numbers.start, numbers.stop)
+        queues.put("events", {"payload": [*(b'{"n": %d, "word": "w%d"}' % (n, n) for n in events), b"no event"]})
         head.wait_until_ready()
         python = str(bare_python(tmp_path / "bare"))
-        words = (
-            f"spark://127.0.0.1:{port}",
-            spark_server.url,
-            source,
-            target,
-            str(tmp_path / "checkpoint"),
-            "200",
-            python,
-        )
-        with job(tmp_path / "job.log", *words) as running:
-            running.wait_for("batch 2")
+        words = (f"spark://127.0.0.1:{port}", f"{first.url},{second.url}", python, str(tmp_path))
+        with job(tmp_path / "job.log", *words, program=CLUSTER_PROGRAM) as running:
+            running.wait_for("job 1")
+            running.wait_for_line_with("squares: batch 0: ")
             lost.kill()
-            running.wait_for("copied 200")
-    assert numbered(queues, target) == list(range(200))
+            first.kill()
+            squares = [{"word": f"w{n}", "square": n * n} for n in events if n % 3]
+            wait_for(lambda: running.is_well() and queues.lag("job", "numbers") == 0, SECONDS_MAX)
+            wait_for(lambda: running.is_well() and queues.lag("squares", "events") == 0, SECONDS_MAX)
+            wait_for(lambda: running.is_well() and queues.size("squares.errors") == 1, SECONDS_MAX)
+            (tmp_path / "STOP").touch()
+            running.wait_for("stopped")
+        assert numbered(queues, "copies") == list(numbers)
+        found = [json.loads(payload) for payload in queues.payloads("squares")]
+        assert sorted(found, key=lambda row: row["square"]) == squares
+        assert queues.payloads("squares.errors") == [b"no event"]

@@ -1,4 +1,4 @@
-"""Queue to queue as a stream: batches within limits, restarts, repeated batches and killed servers, each row once."""
+"""Queue to queue as a stream: batches within limits, restarts and repeated batches, each row once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from fixtures.fix_spark import RETENTION, Queues, finished, forget_last_commit, wait_for
+from fixtures.fix_spark import Queues, finished, forget_last_commit, wait_for
 from fixtures.running_stores import fresh
 from forebay.testing.running_server import RunningServer
 
@@ -23,18 +22,13 @@ class Copying:
         self.checkpoint = checkpoint
         self.source, self.target = fresh("source"), fresh("target")
 
-    def start(self, *, is_endless: bool = False, **options: str) -> StreamingQuery:
+    def run(self, **options: str) -> list[int]:
+        """To the end of what is there; returns the sizes of the batches."""
         given = {"url": self.server.url, "queue": self.source, "startingOffsets": "earliest", **options}
         frame = self.spark.readStream.format("forebay").options(**given).load()
         writing = frame.select("payload", "partition").writeStream.format("forebay")
         writing = writing.options(url=self.server.url, queue=self.target, checkpointLocation=str(self.checkpoint))
-        return (
-            writing.trigger(processingTime="0 seconds") if is_endless else writing.trigger(availableNow=True)
-        ).start()
-
-    def run(self, **options: str) -> list[int]:
-        """To the end of what is there; returns the sizes of the batches."""
-        query = finished(self.start(is_endless=False, **options))
+        query = finished(writing.trigger(availableNow=True).start())
         return [progress.numInputRows for progress in query.recentProgress]
 
 
@@ -73,31 +67,6 @@ def test_bytes_limit_batches_by_average_size(copying: Copying, queues: Queues) -
     sizes = copying.run(maxBytesPerTrigger="10000")
     assert sum(sizes) == 40
     assert 4 <= len(sizes) <= 10
-
-
-def test_server_killed_in_the_middle_costs_no_row_and_doubles_none(spark: SparkSession, tmp_path: Path) -> None:
-    with RunningServer(tmp_path / "data", arguments=RETENTION) as server:
-        queues = Queues(server)
-        copying = Copying(spark, server, tmp_path / "checkpoint")
-        queues.put_numbers(copying.source, 0, 400)
-        query = copying.start(is_endless=True, maxOffsetsPerTrigger="40", minPartitions="2")
-        try:
-            for batches in (1, 4, 7):
-                wait_for(lambda at_least=batches: _batches_done(query) >= at_least, 120)  # type: ignore[misc]
-                server.kill()
-                server.start()
-            queues.put_numbers(copying.source, 400, 420)
-            wait_for(lambda: query.exception() or len(queues.payloads(copying.target)) >= 420, 120)
-            assert query.exception() is None
-        finally:
-            query.stop()
-        assert numbered(queues.payloads(copying.target)) == list(range(420))
-
-
-def _batches_done(query: StreamingQuery) -> int:
-    if query.exception() is not None:
-        pytest.fail(f"the query ended: {query.exception()}")
-    return max((progress.batchId + 1 for progress in query.recentProgress), default=0)
 
 
 def test_lost_messages_fail_the_stream_or_are_skipped(copying: Copying, queues: Queues) -> None:

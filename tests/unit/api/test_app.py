@@ -64,7 +64,7 @@ def told(store: MemoryStore, method: str, path: str, body: bytes = b"") -> tuple
 
     async def run() -> None:
         clock = FakeClock()
-        app = App(Service(store=store, waiting=WaitingRoom(asyncio.get_running_loop()), clock=clock))
+        app = App(Service(store, WaitingRoom(asyncio.get_running_loop()), clock, is_started=True))
         raw_path, _, query = path.encode().partition(b"?")
         scope = {"type": "http", "method": method, "path": path, "raw_path": raw_path, "query_string": query}
         await app({**scope, "headers": []}, receive, send)

@@ -37,7 +37,7 @@ class Client:
     def __init__(self, store: MemoryStore, room: WaitingRoom, query: str) -> None:
         self.sent: list[dict[str, Any]] = []
         self.has_gone = asyncio.Event()
-        app = App(Service(store=store, waiting=room, clock=FakeClock()))
+        app = App(Service(store=store, waiting=room, clock=FakeClock(), is_started=True))
         path = "/api/v1/pop/queue/q"
         scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": []}
         self.task = asyncio.create_task(app({**scope, "query_string": query.encode()}, self.receive, self.send))

@@ -53,7 +53,7 @@ async def sent_by(store: MemoryStore, *, is_client_gone: bool = False) -> list[d
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    service = Service(store, WaitingRoom(asyncio.get_running_loop()), SystemClock())
+    service = Service(store, WaitingRoom(asyncio.get_running_loop()), SystemClock(), is_started=True)
     scope = {
         "type": "http",
         "method": "GET",

@@ -94,18 +94,28 @@ def test_every_key_of_a_flow_is_read(file: Path) -> None:
             SqlAction(name="slow", sql="SELECT * FROM input WHERE ms > 1000"),
             ClassAction(name="some", class_name="sample", params={"fraction": "0.25"}),
         ),
-        sink=TableSink(table=Table(format="parquet", path="out", partition_by=("user",))),
+        sink=TableSink(table=Table(format="parquet", path=str(file.parent / "out"), partition_by=("user",))),
         trigger=timedelta(milliseconds=500),
         error_queue="rubbish",
     )
     assert flow.tables["users"].options == {"header": "true"}
+    assert flow.tables["users"].path == str(file.parent / "users.csv")
+
+
+@pytest.mark.parametrize("path", ["/data/out", "s3a://bucket/out", "file:/data/out", "dbfs:/out"])
+def test_paths_that_are_not_relative_stay_as_written(file: Path, path: str) -> None:
+    text = SMALLEST.replace("{queue: b}", f"{{table: {{path: '{path}'}}}}, checkpoint: '{path}-seen'")
+    file.write_text(text)
+    (flow,) = load_flows(file)
+    assert isinstance(flow.sink, TableSink)
+    assert (flow.sink.table.path, flow.checkpoint) == (path, f"{path}-seen")
 
 
 def test_what_is_left_out_has_defaults(file: Path) -> None:
     file.write_text(SMALLEST)
     (flow,) = load_flows(file)
     assert (flow.group, flow.errors_to, flow.output_queue) == ("copy", "copy.errors", "b")
-    assert (flow.source.starting_offsets, flow.trigger) == ("earliest", timedelta(seconds=1))
+    assert (flow.source.starting_offsets, flow.trigger) == ("earliest", timedelta(milliseconds=500))
 
 
 def test_settings_of_the_same_file_do_not_mind_the_flows(file: Path) -> None:
@@ -292,6 +302,50 @@ def test_module_that_cannot_be_used_is_a_fault_and_no_crash(file: Path) -> None:
         "line 3: module: module shop_empty holds no Flow",
         "line 4: module: no module 'shop_gone'. Put it beside the file, or on PYTHONPATH",
     ]
+
+
+@pytest.mark.usefixtures("no_modules_left")
+def test_values_of_wrong_types_in_a_module_are_faults(file: Path) -> None:
+    (file.parent / "shop_types.py").write_text(
+        "from forebay.flows import *\n"
+        "source = Source(queue='in', starting_offsets=3)\n"
+        "flow = Flow(name='typed', mode='streem', source=source, sink=QueueSink(queue='out'), trigger=5)\n"
+        "fine = Flow(name='fine', mode='stream', source=Source(queue='in'), sink=QueueSink(queue='b'), trigger='2s')\n"
+    )
+    assert faults_of(file, "flows:\n  - module: shop_types\n") == [
+        "module shop_types: typed: mode: 'streem' is refused: expected parcels or stream",
+        "module shop_types: typed: source.startingOffsets: 3 is refused: expected str | object, got int",
+        "module shop_types: typed: trigger: 5 is refused: add a unit: 5s, 5ms, …",
+    ]
+
+
+@pytest.mark.usefixtures("no_modules_left")
+def test_parameters_that_the_action_itself_refuses_are_faults(file: Path) -> None:
+    (file.parent / "shop_params.py").write_text(
+        "from __future__ import annotations\n"
+        "from forebay.flows import *\n"
+        "class Between(DataFrameAction):\n"
+        "    class Params(ActionParams, frozen=True):\n"
+        "        low: int\n"
+        "        bounds: tuple[int, str] = (0, '')\n"
+        "        def __post_init__(self):\n"
+        "            if self.low > self.bounds[0]:\n"
+        "                raise ValueError('low is above bounds')\n"
+        "class Unknown(DataFrameAction):\n"
+        "    class Params(ActionParams, frozen=True):\n"
+        "        low: NoSuchType\n"
+    )
+    text = flow_with(
+        "    actions:\n"
+        "      - {name: a, class: shop_params.Between, params: {low: 5, bounds: [4, x]}}\n"
+        "      - {name: b, class: shop_params.Between, params: {low: 5, bounds: [6, y]}}\n"
+        "      - {name: c, class: shop_params.Unknown, params: {low: 5}}\n"
+    )
+    first, second = faults_of(file, text)
+    assert first == "line 7: copy: actions.0.params: low is above bounds"
+    assert second.startswith(
+        "line 9: copy: actions.2.params: the Params of shop_params.Unknown cannot be used: NameError"
+    )
 
 
 def test_python_flow_is_judged_like_a_written_one() -> None:

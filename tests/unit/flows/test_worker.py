@@ -156,6 +156,15 @@ def test_stop_stops_every_flow_and_says_so(bench: Bench) -> None:
     assert bench.report("a").state is State.STOPPED
 
 
+def test_worker_that_is_told_to_stop_starts_no_more_flows(bench: Bench) -> None:
+    flows = [Flow(name=n, mode="stream", source=Source(queue=n), sink=QueueSink(queue="out")) for n in ("c", "d")]
+    worker = Worker(flows, bench.runner, bench.data_dir, is_stopping=lambda: bool(bench.runner.started))
+    worker.step()
+    worker.stop()
+    assert [name for name, _ in bench.runner.started] == ["c"]
+    assert [report.state for report in worker.reports()] == [State.STOPPED, State.STOPPED]
+
+
 def test_what_was_done_between_the_last_look_and_the_stop_counts(bench: Bench) -> None:
     bench.worker.step()
     bench.runner.last("a").progress = Progress(1, 0, 5, 50.0, 2.0, 0, 0)
@@ -173,6 +182,30 @@ def test_second_worker_waits_until_the_first_is_gone(bench: Bench) -> None:
     second.clock.advance(1)
     second.worker.step()
     assert second.states() == {"a": State.RUNNING}
+
+
+def test_second_worker_leaves_the_report_of_the_first_alone(bench: Bench) -> None:
+    bench.worker.step()
+    second = Bench(bench.data_dir, "a")
+    second.worker.step()
+    assert second.states() == {"a": State.RESTARTING}
+    assert bench.report("a").state is State.RUNNING
+    second.worker.stop()
+    assert bench.report("a").state is State.RUNNING
+
+
+def test_flow_whose_directory_cannot_be_used_fails_alone(bench: Bench) -> None:
+    (bench.data_dir / "flows").mkdir()
+    (bench.data_dir / "flows" / "a").write_text("in the way")
+    bench.worker.step()
+    assert bench.states() == {"a": State.RESTARTING, "b": State.RUNNING}
+    assert any(line.startswith("a: restarting: ") for line in bench.told)
+    assert any(line.startswith("a: its state was not written down: ") for line in bench.told)
+    (bench.data_dir / "flows" / "a").unlink()
+    bench.clock.advance(2)
+    bench.worker.step()
+    assert bench.states()["a"] is State.RUNNING
+    assert bench.report("a").state is State.RUNNING
 
 
 def test_worker_that_died_leaves_stopped_flows(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ GOOD = st.builds(lambda a, s: {"a": a, "s": s}, st.none() | st.integers(-(2**31)
 # Pieces that are broken alone and might be whole together, or that look like what wraps them.
 BAD = st.sampled_from(
     [b"", b" ", b"\n", b"{", b"}", b'{"a":', b"1}", b'{"a":1}{"a":2}', b'{"a":1}\n{"a":2}', b"[]", b"7", b'"x"',
-     b"\xff", b'{"a":"x"}', b'{"a":1},"0":0}\n{"payload":{"a":2}', b'},{"a":1', b'{"a":3000000000}', b"nul"]
+     b"\xff", b'{"s":"\xff"}', b'{"a":"x"}', b'{"a":1},"0":0}\n{"payload":{"a":2}', b'},{"a":1',
+     b'{"a":3000000000}', b"nul"]
 )  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Annotated
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -24,6 +25,8 @@ from forebay.model.queue import NAME_CHARACTERS_MAX
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 STAGES_MAX = 100_000
+JOINED_BYTES_MAX = 64 * 1024
+"""A first batch up to this size is sent in one piece with the schema; copying a larger one costs more than it saves."""
 
 _SEQ_MAX = (1 << 63) - 1
 FROM = Whole("from", 0, "The first seq; the oldest kept if absent.", highest=_SEQ_MAX)
@@ -103,35 +106,50 @@ async def read_range(service: Service, request: Request) -> Answer | StreamedAns
         LIMIT_BYTES.read(query) or None,
     )
     try:
-        batches = await service.store.read_batches(wanted)
-        chunks = _chunks(batches)
+        batches = _ahead(await service.store.read_batches(wanted))
         # Whatever is wrong with the first batch can still be answered properly.
-        first = await anext(chunks)
+        first = await anext(batches, None)
     except RangeGone as gone:
         problem = problem_of(gone)
         asked = f"{query.get(FROM.name, 'the oldest')} to {query.get(TO.name, 'the newest')}"
         raise Problem(
             problem.status, f"asked for seq {asked}: {gone}", code=problem.code, members=problem.members
         ) from gone
-    return StreamedAnswer(200, _following(first, chunks), ARROW_STREAM.encode())
+    return StreamedAnswer(200, _chunks(first, batches), ARROW_STREAM.encode())
 
 
-async def _chunks(batches: AsyncIterator[object]) -> AsyncIterator[memoryview | bytes]:
-    """The schema with the first batch, the others, the end marker."""
+async def _chunks(first: Any, following: AsyncGenerator[Any, None]) -> AsyncIterator[memoryview | bytes]:
+    """The schema, the batches, the end marker."""
     head: bytes = WIRE_SCHEMA.serialize().to_pybytes()
-    async for batch in batches:
-        message = memoryview(batch.serialize())  # type: ignore[attr-defined]  # pyarrow has no types
-        yield head + message if head else message
-        head = b""
-    yield head + END_OF_STREAM
+    try:
+        if first is not None:
+            message = memoryview(first.serialize())
+            if len(message) <= JOINED_BYTES_MAX:
+                yield head + message
+            else:
+                yield head
+                yield message
+            head = b""
+        async for batch in following:
+            yield memoryview(batch.serialize())
+        yield head + END_OF_STREAM
+    finally:
+        await following.aclose()
 
 
-async def _following(
-    first: memoryview | bytes, chunks: AsyncIterator[memoryview | bytes]
-) -> AsyncIterator[memoryview | bytes]:
-    yield first
-    async for chunk in chunks:
-        yield chunk
+async def _ahead(batches: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+    """The same batches, each read while the one before it is sent."""
+    upcoming = asyncio.ensure_future(anext(batches, None))
+    try:
+        while (batch := await upcoming) is not None:
+            upcoming = asyncio.ensure_future(anext(batches, None))
+            yield batch
+    finally:
+        # A reader that stops early must not close what a thread still reads from.
+        with contextlib.suppress(Exception):
+            await upcoming
+        if isinstance(batches, AsyncGenerator):
+            await batches.aclose()
 
 
 async def stage_rows(service: Service, request: Request) -> Answer:
@@ -180,6 +198,7 @@ async def commit_stages(service: Service, request: Request) -> Answer:
     """
     body = decoded(CommitBody, await request.body())
     _check_not_paused(service)
+    await service.wait_until_all_free()
     outcome = await service.store.commit_stages(body.producer, str(body.epoch), body.stages)
     if not outcome.is_repeated:
         service.counts.pushed += outcome.messages

@@ -9,8 +9,10 @@ from msgspec import Struct
 import forebay
 from forebay.api.answers import answered, iso
 from forebay.api.exchange import Answer, Request
+from forebay.api.problems import Problem
+from forebay.api.routes.buffers import buffer_lines
 from forebay.api.routes.status import Throughput, throughput_of
-from forebay.api.routing import Route, Scope
+from forebay.api.routing import Needs, Route, Scope
 from forebay.api.service import Service
 from forebay.errors import StoreUnavailable
 
@@ -47,17 +49,18 @@ async def healthz(service: Service, request: Request) -> Answer:
 
 
 async def readyz(service: Service, request: Request) -> Answer:
-    """Recovered and serving; otherwise 503 with the reasons."""
-    reasons = []
-    if not service.is_ready:
-        reasons.append("the server is stopping")
-    elif not await service.store.is_healthy():
-        reasons.append("the store does not answer")
+    """Recovered and serving; otherwise 503 with the reasons. `degraded`: the store is away, and pushes are buffered."""
+    reasons = service.reasons_not_to_serve()
+    if not reasons and service.intake is None and not await service.store.is_healthy():
+        reasons = ["the store does not answer"]
+    if service.is_started and not service.is_stopping and service.intake is not None:
+        # Pushes are accepted, store or no store: whoever sends requests here must go on doing so.
+        return answered(Ready("degraded" if reasons else "ready", reasons))
     return answered(Ready("not ready" if reasons else "ready", reasons), 503 if reasons else 200)
 
 
 async def health(service: Service, request: Request) -> Answer:
-    is_healthy = await service.store.is_healthy()
+    is_healthy = service.is_db_healthy if service.intake is not None else await service.store.is_healthy()
     return answered(
         Health(
             "healthy" if is_healthy else "unhealthy",
@@ -80,14 +83,17 @@ async def metrics(service: Service, request: Request) -> Answer:
 
 
 async def prometheus(service: Service, request: Request) -> Answer:
-    lines = [*_lines(service), *await _stage_lines(service)]
+    lines = [*_lines(service), *await _stage_lines(service), *await buffer_lines(service)]
     return Answer(200, ("\n".join(lines) + "\n").encode(), PROMETHEUS_TEXT)
 
 
 async def _stage_lines(service: Service) -> list[str]:
     """None where the store does not answer: whoever looks after servers sees the others then too."""
     try:
+        service.check_serves(Needs.STORE)
         figures = await service.store.stage_figures()
+    except Problem:
+        return []
     except StoreUnavailable:
         return []
     return [

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forebay.api.answers import PushedItem, PushSummary, answered, message_id
+import msgspec
+
+from forebay.api.answers import BufferedItem, FailedItem, PushedItem, PushSummary, answered, message_id
 from forebay.api.bodies import PushBody, decoded, push_items
 from forebay.api.exchange import Answer, Request
 from forebay.api.parameters import Switch
-from forebay.api.problems import unavailable
-from forebay.api.routing import Route, Scope
+from forebay.api.routing import Needs, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.store import Pushed, PushItem
 
+FAILED = "failed"
 SUMMARY = Switch("summary", False, "Answer with a summary instead of one entry per message.")
 
 
@@ -20,20 +22,30 @@ async def push(service: Service, request: Request) -> Answer:
     """Store messages, all or none, and answer when they are as durable as their receipts say."""
     raw = await request.body()
     body = decoded(PushBody, raw)
-    if service.is_push_paused:
-        raise unavailable("push maintenance is on", "maintenance")
     items = push_items(body.items)
-    pushed = await service.store.push(items) if items else []
+    is_qos0 = service.intake is not None and (body.buffer_ms is not None or body.buffer_max is not None)
+    pushed: list[Pushed] = []
+    if items and is_qos0 and service.intake is not None:
+        pushed = await service.intake.push_qos0(items, body.buffer_ms, body.buffer_max)
+    elif items:
+        pushed = await service.push(items)
     counts = service.counts
     counts.pushed += len(items)
     counts.bytes_in += len(raw)
-    if service.waiting.has_lines_for_partitions:
-        for item in items:
-            service.waiting.announce_partition(item.queue, item.partition)
-    is_buffered = body.buffer_ms is not None or body.buffer_max is not None
-    if is_buffered or (request.scope["query_string"] and SUMMARY.read(request.query)):
-        return answered(PushSummary(True, False, True, len(pushed)), 201)
+    if is_qos0 or (request.scope["query_string"] and SUMMARY.read(request.query)):
+        return _summary(service, pushed, is_qos0=is_qos0)
+    if 0 in [found.seq for found in pushed]:
+        return answered(_told_in_part(items, pushed, is_healthy=service.is_db_healthy), 201)
+    service.waiting.announce_items(items)
     return answered(_told(items, pushed), 201)
+
+
+def _summary(service: Service, pushed: Sequence[Pushed], *, is_qos0: bool) -> Answer:
+    accepted = [found for found in pushed if found.status != FAILED]
+    receipts = {found.receipt for found in accepted}
+    weakest = "buffer" if "buffer" in receipts else next(iter(receipts), None)
+    is_complete = len(accepted) == len(pushed)
+    return answered(PushSummary(is_complete, is_qos0, service.is_db_healthy, len(accepted), weakest), 201)
 
 
 def _told(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedItem]:
@@ -56,17 +68,51 @@ def _told(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedIte
     ]
 
 
+def _told_in_part(
+    items: Sequence[PushItem], pushed: Sequence[Pushed], *, is_healthy: bool
+) -> list[PushedItem | FailedItem]:
+    """Where some messages were not stored, or not yet."""
+    told: list[PushedItem | FailedItem] = []
+    for index, (item, found) in enumerate(zip(items, pushed, strict=True)):
+        ids, trace_id = item.transaction_id, item.trace_id or None
+        if found.status == FAILED:
+            told.append(FailedItem(index, ids, found.receipt))
+        elif found.seq:
+            told.append(msgspec.structs.replace(_told([item], [found])[0], index=index))
+        else:
+            told.append(
+                BufferedItem(
+                    index,
+                    found.status,
+                    ids,
+                    ids,
+                    None,
+                    None,
+                    "",
+                    "",
+                    None,
+                    found.receipt,
+                    trace_id,
+                    trace_id,
+                    is_db_healthy,
+                )
+            )
+    return told
+
+
 ROUTES = (
     Route(
         "POST",
         "/api/v1/push",
         push,
         "Push messages. Queues and partitions are made as needed; a transactionId that its partition holds already is "
-        "answered as duplicate.",
+        "answered as duplicate. While the store is away, messages are accepted as buffered. Where only a part of the "
+        "messages could be accepted, the others have the status failed and an error.",
         Scope.WRITE,
         answers={201: list[PushedItem] | PushSummary},
         body=PushBody,
         query=(SUMMARY,),
         problems=(413, 415, 429, 503, 507),
+        needs=Needs.RECOVERY,
     ),
 )

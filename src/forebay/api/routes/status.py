@@ -44,12 +44,6 @@ class QueueStatusDetail(Struct, rename="camel"):
     consumer_groups: list[GroupInfo]
 
 
-class Buffers(Struct, rename="camel"):
-    pending: int
-    failed: int
-    db_healthy: bool
-
-
 def throughput_of(service: Service) -> Throughput:
     counts = service.counts
     refused = counts.acknowledged["refused"]
@@ -90,11 +84,6 @@ async def list_queue_messages(service: Service, request: Request) -> Answer:
     return await browse(service, request, request.path[0])
 
 
-async def show_buffers(service: Service, request: Request) -> Answer:
-    """Nothing is buffered, so nothing waits and nothing failed."""
-    return answered(Buffers(0, 0, await service.store.is_healthy()))
-
-
 _BASE = "/api/v1/status"
 
 ROUTES = (
@@ -127,14 +116,5 @@ ROUTES = (
         answers={200: MessageList},
         query=(PARTITION, FROM_SEQ, LIMIT),
         problems=(404, 410, 503),
-    ),
-    Route(
-        "GET",
-        f"{_BASE}/buffers",
-        show_buffers,
-        "What waits in buffer files.",
-        Scope.READ,
-        answers={200: Buffers},
-        problems=(503,),
     ),
 )

@@ -7,8 +7,10 @@ from msgspec import Struct
 from forebay.api.answers import answered
 from forebay.api.bodies import MaintenanceBody, decoded
 from forebay.api.exchange import Answer, Request
+from forebay.api.routes.buffers import buffer_figures
 from forebay.api.routing import Route, Scope
-from forebay.api.service import POP_MAINTENANCE, PUSH_MAINTENANCE, Service
+from forebay.api.service import Service
+from forebay.broker.store import POP_MAINTENANCE, PUSH_MAINTENANCE
 
 
 class Maintenance(Struct, rename="camel"):
@@ -25,21 +27,25 @@ class SharedState(Struct, rename="camel"):
     flags: dict[str, bool]
 
 
-def _state(service: Service) -> Answer:
-    return answered(Maintenance(service.is_push_paused, service.is_pop_paused, 0, True, {"pending": 0, "failed": 0}))
+async def _state(service: Service) -> Answer:
+    figures = await buffer_figures(service)
+    counts = {"pending": figures.pending, "failed": figures.failed}
+    is_healthy = not figures.failed
+    waiting = figures.pending + figures.failed
+    return answered(Maintenance(service.is_push_paused, service.is_pop_paused, waiting, is_healthy, counts))
 
 
 async def show_maintenance(service: Service, request: Request) -> Answer:
     await service.look_at_flags()
-    return _state(service)
+    return await _state(service)
 
 
 async def set_push_maintenance(service: Service, request: Request) -> Answer:
-    """While it is on, pushes are refused with 503. Other servers of the store follow within a second."""
+    """While it is on, pushes are buffered, and stored when it ends. Other servers follow within a second."""
     body = decoded(MaintenanceBody, await request.body())
     await service.store.set_flag(PUSH_MAINTENANCE, body.enabled)
-    service.is_push_paused = body.enabled
-    return _state(service)
+    service.pause_pushes(body.enabled)
+    return await _state(service)
 
 
 async def set_pop_maintenance(service: Service, request: Request) -> Answer:
@@ -47,7 +53,7 @@ async def set_pop_maintenance(service: Service, request: Request) -> Answer:
     body = decoded(MaintenanceBody, await request.body())
     await service.store.set_flag(POP_MAINTENANCE, body.enabled)
     service.is_pop_paused = body.enabled
-    return _state(service)
+    return await _state(service)
 
 
 async def show_shared_state(service: Service, request: Request) -> Answer:

@@ -22,13 +22,14 @@ async def transact(service: Service, request: Request) -> Answer:
     pushes, acknowledgements = _operations(body)
     if pushes and service.is_push_paused:
         raise unavailable("push maintenance is on", "maintenance")
+    if pushes:
+        await service.wait_until_free({(item.queue, item.partition) for item in pushes})
     outcome = await service.store.transact(pushes, acknowledgements)
     if outcome.error:
         return answered(TransactionAnswer(minted_id(), False, [], outcome.error))
     service.counts.pushed += len(pushes)
     note(service, acknowledgements, outcome.acknowledged)
-    for item in pushes if service.waiting.has_lines_for_partitions else ():
-        service.waiting.announce_partition(item.queue, item.partition)
+    service.waiting.announce_items(pushes)
     return answered(TransactionAnswer(minted_id(), True, _results(body, pushes, outcome)))
 
 

@@ -13,6 +13,7 @@ import socket
 import sys
 import sysconfig
 import tempfile
+import urllib.request
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,6 +127,14 @@ class ForebayServer(_Listening):
     def _command(self) -> Sequence[str]:
         where = ["--host", "127.0.0.1", "--port", str(self.port), "--store", self._store, "--data-dir", str(self.data)]
         return [sys.executable, "-m", "forebay", "serve", *where]
+
+    def _answers(self) -> bool:
+        # It listens before it has recovered what was buffered.
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=_PROBE_SECONDS_MAX) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
 
     def _environment(self) -> dict[str, str]:
         return {name: value for name, value in super()._environment().items() if not name.startswith("FOREBAY_")}

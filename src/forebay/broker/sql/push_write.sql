@@ -1,11 +1,13 @@
 -- Append messages, note the newest of each partition, and the seqs that were given out.
+-- Every id is indexed: a message may be pushed again, with the id it had, by whoever was not told of its commit.
+-- (Rows of older servers that say is_minted are not.)
 -- The columns are unfolded in the list of results, side by side: in FROM they would be copied into a table first.
 WITH added AS (
     INSERT INTO forebay.messages (queue_id, seq, partition_id, position, created_us, is_binary, is_minted,
         transaction_id, trace_id, headers, payload)
     SELECT unnest(%(queue_ids)b::bigint[]), unnest(%(seqs)b::bigint[]), unnest(%(partition_ids)b::bigint[]),
         unnest(%(positions)b::bigint[]), %(now_us)b::bigint, unnest(%(are_binary)b::boolean[]),
-        unnest(%(are_minted)b::boolean[]), unnest(%(transaction_ids)b::text[]), unnest(%(trace_ids)b::text[]),
+        false, unnest(%(transaction_ids)b::text[]), unnest(%(trace_ids)b::text[]),
         unnest(%(headers)b::bytea[]), unnest(%(payloads)b::bytea[])
 ), grown AS (
     UPDATE forebay.queues q

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from forebay.broker.stores.postgres.coalescer import Coalescer
+from forebay.broker.coalescer import Coalescer
 
 pytestmark = pytest.mark.asyncio
 SECONDS_MAX = 10

@@ -66,13 +66,23 @@ class RangeReader:
         return QueueBounds(first, end, size, min(max(found, first), end))
 
     def _first_seq(self) -> int:
-        """The oldest message kept. The index knows where to look; only the message itself says that it is there."""
-        [(lowest,)] = self._all(
-            "SELECT min(max(b.first_seq, p.floor_seq + 1)) FROM partitions p JOIN blocks b ON b.partition_id = p.id "
-            "AND b.first_seq = (SELECT min(first_seq) FROM blocks WHERE partition_id = p.id) WHERE p.queue_id = ?"
+        """The oldest message kept.
+
+        The index knows the first message of each record and partition. Where that one was removed, only the record
+        says which of the others is next, and it may be large: it is read then, and not before.
+        """
+        rows = self._all(
+            "SELECT max(b.first_seq, p.floor_seq + 1) AS seq, b.first_seq > p.floor_seq AND NOT EXISTS "
+            "(SELECT 1 FROM deleted_messages d WHERE d.partition_id = p.id AND d.seq = b.first_seq) AS is_kept "
+            "FROM partitions p JOIN blocks b ON b.partition_id = p.id "
+            "AND b.first_seq = (SELECT min(first_seq) FROM blocks WHERE partition_id = p.id) WHERE p.queue_id = ? "
+            "ORDER BY seq, is_kept DESC LIMIT 1"
         )
-        if lowest is None:
+        if not rows:
             return self._queue.next_seq
+        [(lowest, is_kept)] = rows
+        if is_kept:
+            return min(int(lowest), self._queue.next_seq)
         kept = self._kept(lowest, self._queue.next_seq - 1)
         return next((batch.column("seq")[0].as_py() for batch in kept if batch.num_rows), self._queue.next_seq)
 

@@ -96,8 +96,11 @@ that was given a clock passes its time with every query instead.
 | one page of a range                   | 4 MiB and a message, 65,536 rows | the next page begins              |
 | one commit of stages                  | 10 minutes                       | rolled back, `StoreUnavailable`   |
 
-**What it does not do**: find a message by a minted id quickly (the partition is searched), recognise a minted id that
-is pushed twice, shard one queue over several databases.
+**Minted ids** are indexed like all others, but not looked for before the first attempt at a push, because nobody else
+can have used them. If an earlier attempt turns out to have been committed (its answer was lost, and the message came
+again from a failover file), the index refuses the second, and the attempt after that looks and finds it.
+
+**What it does not do**: shard one queue over several databases.
 """
 
 from forebay.broker.stores.postgres.migrations import SchemaRefused

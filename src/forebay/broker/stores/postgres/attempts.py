@@ -34,6 +34,7 @@ AWAY = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     errors.ReadOnlySqlTransaction,
+    errors.InsufficientPrivilege,
     OSError,
     TimeoutError,
     Unanswered,
@@ -53,6 +54,10 @@ class Attempts:
     def __init__(self) -> None:
         self._rollbacks = 0
         self._breaks = 0
+
+    @property
+    def is_first(self) -> bool:
+        return self._rollbacks == 0 and self._breaks == 0
 
     def pause_after(self, error: BaseException, *, is_outcome_unknown: bool = False) -> float:
         """How many seconds to wait before the same is done again. Raises when it must not be, or is of no use.

@@ -72,7 +72,6 @@ def write(
         "partition_ids": Bigints(partition_ids),
         "positions": Bigints(positions),
         "are_binary": Booleans([item.is_binary for item in items]),
-        "are_minted": Booleans([item.is_minted for item in items]),
         "transaction_ids": Texts([item.transaction_id for item in items]),
         "trace_ids": Texts([item.trace_id for item in items]),
         "headers": Blobs([item.headers for item in items]),

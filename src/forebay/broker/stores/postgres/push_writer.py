@@ -62,7 +62,11 @@ class PushWriter:
         deadline = time.monotonic() + self._request_seconds_max
         while True:
             try:
-                decided = self._once(PushPlan(now_us, self._server_id, self._known), requests, deadline)
+                decided = self._once(
+                    PushPlan(now_us, self._server_id, self._known, looks_for_all=not attempts.is_first),
+                    requests,
+                    deadline,
+                )
             except FAILURES as error:
                 if is_connection_doubtful(error):
                     self._drop()

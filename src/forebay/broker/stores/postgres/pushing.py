@@ -87,7 +87,11 @@ class _Partition:
 class PushPlan:
     """The requests of one transaction. `known` saves a look at the database where it is right, and is kept right."""
 
-    def __init__(self, now_us: int | None, server_id: str, known: PartitionNumbers) -> None:
+    def __init__(
+        self, now_us: int | None, server_id: str, known: PartitionNumbers, *, looks_for_all: bool = False
+    ) -> None:
+        """`looks_for_all`: also minted ids are looked for, because an attempt at the same messages has failed."""
+        self._looks_for_all = looks_for_all
         self._now_us = now_us
         self._server_id = server_id
         self._known = known
@@ -100,7 +104,7 @@ class PushPlan:
 
     def steps(self, requests: Sequence[Sequence[PushItem]]) -> Steps:
         items = [item for request in requests for item in request]
-        own = [item for item in items if not item.is_minted]
+        own = items if self._looks_for_all else [item for item in items if not item.is_minted]
         guess = [self._known.get((item.queue, item.partition), 0) for item in own]
         asked = [
             push_statements.lock_queues({item.queue for item in items}, self._server_id),
@@ -194,13 +198,15 @@ class PushPlan:
         return QueueFull(queue.name, size, queue.max_size) if size + fresh > queue.max_size else None
 
     def _is_duplicate(self, item: PushItem) -> bool:
-        return not item.is_minted and item.transaction_id in self._partitions[item.queue, item.partition].ids
+        return (self._looks_for_all or not item.is_minted) and item.transaction_id in self._partitions[
+            item.queue, item.partition
+        ].ids
 
     def _number(self, item: PushItem) -> Pushed:
         partition = self._partitions[item.queue, item.partition]
         queue = partition.queue
         seq = queue.next_seq + queue.added
-        if not item.is_minted:
+        if self._looks_for_all or not item.is_minted:
             earlier = partition.ids.setdefault(item.transaction_id, seq)
             if earlier != seq:
                 return Pushed("duplicate", earlier, partition.shown_id, RECEIPT)

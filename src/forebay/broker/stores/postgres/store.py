@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 import pyarrow as pa
 from psycopg.types.json import Jsonb
 
+from forebay.broker.coalescer import Coalescer
 from forebay.broker.store import (
     Acknowledged,
     Acknowledgement,
@@ -42,7 +43,6 @@ from forebay.broker.stores.postgres import (
     retention,
     staging,
 )
-from forebay.broker.stores.postgres.coalescer import Coalescer
 from forebay.broker.stores.postgres.connections import REQUEST_SECONDS_MAX, Connection, Database, opened
 from forebay.broker.stores.postgres.migrations import migrate
 from forebay.broker.stores.postgres.names import place_numbers
@@ -55,6 +55,8 @@ from forebay.clock import Clock
 from forebay.errors import PayloadInClear, QueueFull, StoreUnavailable
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of, options_to_wire
 
+PUSH_SECONDS_MAX = 10.0
+"""Shorter than for other requests: all pushes wait for the one that is under way."""
 GROUP_BYTES_MAX = 2 << 20
 """Of pushes that share a transaction. A larger one goes alone."""
 ITEM_BYTES = 200
@@ -80,7 +82,8 @@ class PostgresStore:
         self._clock = clock
         self._server_id = uuid.uuid4().hex
         self._database = Database(url, request_seconds_max=request_seconds_max)
-        self._writer = PushWriter(url, self._server_id, request_seconds_max=request_seconds_max)
+        push_seconds_max = min(request_seconds_max, PUSH_SECONDS_MAX)
+        self._writer = PushWriter(url, self._server_id, request_seconds_max=push_seconds_max)
         self._wake: Waker = lambda queue, count: None
         self._pushes: Coalescer[Sequence[PushItem], list[Pushed]] = Coalescer(self._commit, size_max=GROUP_BYTES_MAX)
         self._expired = 0

@@ -26,7 +26,7 @@ class Coalescer(Generic[W, R]):
         self._leader: asyncio.Task[None] | None = None
 
     async def submit(self, work: W, size: int) -> R:
-        """Await the commit. A cancelled wait does not take the work back."""
+        """Await the commit. A wait that is cancelled takes the work back, unless it is on its way already."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((work, size, future))
         if self._leader is None:
@@ -41,6 +41,8 @@ class Coalescer(Generic[W, R]):
     async def _lead(self) -> None:
         while self._waiting:
             group = self._take()
+            if not group:
+                continue
             try:
                 outcomes: Sequence[R | BaseException] = await self._commit([work for work, _ in group])
             except BaseException as error:  # noqa: BLE001 -- it belongs to those who wait
@@ -60,6 +62,7 @@ class Coalescer(Generic[W, R]):
         total = 0
         while self._waiting and (not group or total + self._waiting[0][1] <= self._size_max):
             work, size, future = self._waiting.popleft()
-            group.append((work, future))
-            total += size
+            if not future.done():
+                group.append((work, future))
+                total += size
         return group

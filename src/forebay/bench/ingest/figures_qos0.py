@@ -1,0 +1,103 @@
+"""QoS 0 beside one transaction per push."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+import uuid
+from collections.abc import Iterator
+
+from forebay.bench.broker import insert_app
+from forebay.bench.broker.prepared import pushes
+from forebay.bench.broker.servers import AsgiServer, ForebayServer
+from forebay.bench.harness import Figure, at_least, at_most, rate
+from forebay.bench.ingest.outages import metric, wait_until_drained
+from forebay.bench.ingest.plan import TASKS, Plan
+from forebay.client import AsyncClient
+
+RATE = "events/s"
+BUFFER_MS = BUFFER_MAX = 100
+EVENTS_PER_SECOND = 1000
+VISIBLE_MS_MAX = 200.0
+
+
+def figures(server: ForebayServer, database_url: str, plan: Plan) -> Iterator[Figure]:
+    url = server.url
+    writes: list[float] = []
+
+    def ours() -> float:
+        before = metric(url, "forebay_buffer_store_writes_total", "qos0")
+        found = rate(plan.events, lambda: asyncio.run(_push(url, plan.events)))
+        wait_until_drained(url)
+        writes.append(metric(url, "forebay_buffer_store_writes_total", "qos0") - before)
+        return found
+
+    with AsgiServer("forebay.bench.broker.insert_app:app", {insert_app.URL_VARIABLE: database_url}) as by_hand:
+        theirs = pushes(by_hand.url, 1, TASKS, plan.events, is_forebay=False)
+        yield at_least(
+            10,
+            "QoS 0: single events by 64 tasks",
+            RATE,
+            ours,
+            "one transaction per push",
+            theirs,
+            rounds=plan.rounds,
+            note="ours through the client, which merges pushes that wait; theirs prepared requests, 64 connections",
+        )
+    fewest = statistics.median(writes)
+    yield at_most(
+        0.01,
+        f"QoS 0: store writes of {plan.events:,} events",
+        "writes",
+        lambda: fewest,
+        "one transaction per push",
+        lambda: float(plan.events),
+        rounds=1,
+    )
+    yield at_most(
+        1,
+        "QoS 0: mean time from push to a waiting consumer",
+        "ms",
+        lambda: asyncio.run(_visibility_ms(url, plan.visible_seconds)),
+        f"{VISIBLE_MS_MAX:g} ms",
+        lambda: VISIBLE_MS_MAX,
+        rounds=plan.rounds,
+        note=f"{EVENTS_PER_SECOND:,} events/s",
+    )
+
+
+async def _push(url: str, events: int) -> None:
+    queue = f"metrics-{uuid.uuid4().hex}"
+    async with AsyncClient(url) as client:
+
+        async def task(number: int) -> None:
+            for n in range(number, events, TASKS):
+                await client.push(queue, {"n": n, "cpu": 45}, buffer_ms=BUFFER_MS, buffer_max=BUFFER_MAX)
+
+        await asyncio.gather(*[task(number) for number in range(TASKS)])
+
+
+async def _visibility_ms(url: str, seconds: float) -> float:
+    queue = f"visible-{uuid.uuid4().hex}"
+    count = int(EVENTS_PER_SECOND * seconds)
+    waits: list[float] = []
+    async with AsyncClient(url) as client, AsyncClient(url) as consumer:
+
+        async def consume() -> None:
+            while len(waits) < count:
+                messages = await consumer.pop(queue, batch=1000, wait=True, timeout=5, auto_ack=True)
+                now = time.time()
+                waits.extend([now - message.data for message in messages])
+
+        consuming = asyncio.create_task(consume())
+        began = time.time()
+        sending: set[asyncio.Task[object]] = set()
+        for number in range(count):
+            await asyncio.sleep(max(0.0, began + number / EVENTS_PER_SECOND - time.time()))
+            push = client.push(queue, time.time(), buffer_ms=BUFFER_MS, buffer_max=BUFFER_MAX)
+            sending.add(task := asyncio.create_task(push))
+            task.add_done_callback(sending.discard)
+        await asyncio.gather(*sending)
+        await consuming
+    return statistics.mean(waits) * 1000

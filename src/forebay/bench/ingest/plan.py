@@ -1,0 +1,24 @@
+"""How much is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TASKS = 64
+CONNECTIONS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    rounds: int = 5
+    events: int = 10_000
+    visible_seconds: float = 10.0
+    outage_pushes: int = 20_000
+    backlog: int = 100_000
+    recovered: int = 10_000
+    many_recovered: int = 1_000_000
+
+    @classmethod
+    def quick(cls, rounds: int = 2) -> Plan:
+        """All of it, but small: for trying it out, and for the tests."""
+        return cls(rounds, 1000, 1.0, 500, 2000, 1000, 20_000)

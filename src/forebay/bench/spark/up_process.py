@@ -1,0 +1,61 @@
+"""`forebay up` with one flow, and the CPU time of all its processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from forebay.bench.broker.servers import ForebayServer
+from forebay.testing.servers.machine import descendants
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_TIMES = slice(11, 13)
+"""User and system time in `/proc/<pid>/stat`, counted behind the program's name."""
+_LOOK_SECONDS = 0.5
+
+
+class UpProcess(ForebayServer):
+    """Server and worker. It answers when the server does; the worker is ready later, and its first batch later still.
+
+    It is stopped as a user stops it, so that the worker ends its Java.
+    """
+
+    name = "up"
+    close_mode = "graceful"
+
+    def __init__(self, flows: str) -> None:
+        super().__init__()
+        self._settings = self.directory / "forebay.yaml"
+        self._settings.write_text(flows)
+
+    def _command(self) -> Sequence[str]:
+        where = ["--server-host", "127.0.0.1", "--server-port", str(self.port), "--data-dir", str(self.data)]
+        return [sys.executable, "-m", "forebay", "up", "--config", str(self._settings), *where]
+
+    def cores_used(self, seconds: float) -> float:
+        """CPU time of all its processes per second, in cores, over so many seconds.
+
+        Spark's Python processes come and go, and nobody adds up what an ended one has used: so all are looked at now
+        and again, and what one used after the last look at it is lost.
+        """
+        began = time.perf_counter()
+        first = self._ticks()
+        latest = dict(first)
+        while (left := began + seconds - time.perf_counter()) > 0:
+            time.sleep(min(left, _LOOK_SECONDS))
+            latest |= self._ticks()
+        used = sum(ticks - first.get(pid, 0) for pid, ticks in latest.items())
+        return used / _TICKS_PER_SECOND / (time.perf_counter() - began)
+
+    def _ticks(self) -> dict[int, int]:
+        """What each process has used so far."""
+        found = {}
+        for pid in [self.pid, *descendants(self.pid)]:
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+                found[pid] = sum(map(int, fields[_TIMES]))
+        return found

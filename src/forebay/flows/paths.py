@@ -1,0 +1,28 @@
+"""Paths of a flow that stands in a file: relative ones begin at that file's folder, wherever a worker is started."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from forebay.flows.definition import Flow, TableSink
+
+# `s3a://bucket/…`, `file:/…`, `dbfs:/…`: what is before the colon says who knows the rest.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def rooted(flow: Flow, folder: Path) -> Flow:
+    """The flow with absolute paths. What has a scheme stays as it is."""
+    tables = {name: replace(table, path=_rooted(table.path, folder)) for name, table in flow.tables.items()}
+    sink = flow.sink
+    if isinstance(sink, TableSink):
+        sink = replace(sink, table=replace(sink.table, path=_rooted(sink.table.path, folder)))
+    return replace(flow, tables=tables, sink=sink, checkpoint=_rooted(flow.checkpoint, folder))
+
+
+def _rooted(path: str | None, folder: Path) -> str | None:
+    if path is None or _SCHEME.match(path):
+        return path
+    return str(folder.absolute() / path)

@@ -1,0 +1,138 @@
+"""One buffered message as JSON, and back.
+
+The seed's members (`queue`, `partition`, `payload`, `namespace`, `task`, `traceId`, `transactionId`, `failover`) and:
+
+- `crc`: CRC-32C of the payload's text as it stands here, 8 hex digits;
+- `acceptedUs`: when it was accepted, microseconds;
+- `encoding`: absent for JSON, `base64` for bytes; `sealed` and `sealed-base64` for the same, encrypted
+  (`broker.encryption`) and then in base64;
+- `headers`: base64, where there are any;
+- `check`: always last, CRC-32C of all the event's bytes before `,"check"`: names matter as much as payloads.
+
+An event without `crc` and `check` is read too: other programs may write one.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+
+import msgspec
+from crc32c import crc32c
+from msgspec import Raw, Struct
+
+from forebay.broker.encryption import Cipher
+from forebay.broker.store import PushItem
+from forebay.errors import Permanent
+from forebay.model.queue import DEFAULT_PARTITION
+
+LENGTH_BYTES = 4
+FRAME_BYTES_MAX = 64 << 20
+"""The highest byte of a length is then a control character, which no JSON text holds: see `frames`."""
+
+_CHECK = b',"check":"'
+_CHECK_BYTES = len(_CHECK) + 8 + 2
+
+
+class Event(Struct, rename="camel", omit_defaults=True, gc=False):
+    queue: str
+    payload: Raw
+    transaction_id: str
+    partition: str = DEFAULT_PARTITION
+    namespace: str = ""
+    task: str = ""
+    trace_id: str = ""
+    failover: bool = False
+    crc: str = ""
+    accepted_us: int = 0
+    encoding: str = ""
+    headers: str = ""
+    check: str = ""
+
+
+class NotAnEvent(Exception):
+    """The bytes hold no event, or not the one that was written."""
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Event)
+
+
+def frames_of(items: Sequence[PushItem], *, is_failover: bool, now_us: int, cipher: Cipher | None) -> list[bytes]:
+    """The messages as frames. With a cipher every payload is sealed: nobody knows here which queue is encrypted."""
+    return [_frame(item, is_failover, now_us, cipher) for item in items]
+
+
+def _frame(item: PushItem, is_failover: bool, now_us: int, cipher: Cipher | None) -> bytes:
+    payload, encoding = _written(item, cipher)
+    text = _encoder.encode(
+        Event(
+            item.queue,
+            Raw(payload),
+            item.transaction_id,
+            item.partition,
+            item.namespace,
+            item.task,
+            item.trace_id,
+            is_failover,
+            f"{crc32c(payload):08x}",
+            now_us,
+            encoding,
+            b64encode(item.headers).decode() if item.headers else "",
+        )
+    )
+    body = b'%b,"check":"%08x"}' % (text[:-1], crc32c(text[:-1]))
+    if len(body) > FRAME_BYTES_MAX:
+        raise Permanent(f"a message of {len(body)} bytes does not fit into a buffer file")
+    return len(body).to_bytes(LENGTH_BYTES, "little") + body
+
+
+def _written(item: PushItem, cipher: Cipher | None) -> tuple[bytes, str]:
+    if cipher is not None:
+        encoding = "sealed-base64" if item.is_binary else "sealed"
+        return b'"%b"' % b64encode(cipher.seal(item.payload, item.queue)), encoding
+    return (b'"%b"' % b64encode(item.payload), "base64") if item.is_binary else (item.payload, "")
+
+
+def read_event(body: bytes) -> Event:
+    """The event in a frame, checked."""
+    is_checked = body[-_CHECK_BYTES : len(_CHECK) - _CHECK_BYTES] == _CHECK
+    if is_checked:
+        text = body[:-_CHECK_BYTES]
+        if body[-10:-2] != b"%08x" % crc32c(text):
+            raise NotAnEvent("its check sum is another")
+    try:
+        event = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NotAnEvent(str(error)) from error
+    if event.crc and not is_checked:
+        raise NotAnEvent("its check sum is missing")
+    if event.crc and event.crc != f"{crc32c(bytes(event.payload)):08x}":
+        raise NotAnEvent("the check sum of its payload is another")
+    return event
+
+
+def item_of(event: Event, cipher: Cipher | None) -> PushItem:
+    """The message as the store takes it: its id counts as the producer's own, so that it is stored once."""
+    payload = bytes(event.payload)
+    if event.encoding:
+        payload = b64decode(payload[1:-1])
+    if event.encoding.startswith("sealed"):
+        if cipher is None:
+            raise Permanent(
+                f"a buffered message of queue {event.queue!r} is encrypted and there is no key",
+                remedy="Start the server with the key that it had when the message was accepted",
+            )
+        payload = cipher.open(payload, event.queue)
+    return PushItem(
+        event.queue,
+        event.partition,
+        payload,
+        event.transaction_id,
+        False,
+        event.trace_id,
+        b64decode(event.headers) if event.headers else b"",
+        event.encoding.endswith("base64"),
+        event.namespace,
+        event.task,
+    )

@@ -1,0 +1,212 @@
+"""The way in: direct, failover or QoS 0. See the package's essay for what it promises."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from forebay.broker.encryption import Cipher
+from forebay.broker.store import Pushed, PushItem, Store, Waker
+from forebay.clock import Clock
+from forebay.commitlog.filesystem import Filesystem
+from forebay.errors import AppendFailed, BufferExhausted, ForebayError, StoreUnavailable
+from forebay.ingest.backlog import Place
+from forebay.ingest.buffer_directory import BufferFull, Lane
+from forebay.ingest.event import frames_of
+from forebay.ingest.figures import BufferFigures
+from forebay.ingest.keeper import BufferKeeper
+from forebay.ingest.lane import BufferLane
+from forebay.ingest.limits import BufferLimits
+
+_log = logging.getLogger("forebay.ingest")
+
+FENCE_LOOK_SECONDS = 0.01
+
+
+class Intake:
+    """All pushes of a server go through it."""
+
+    def __init__(
+        self,
+        store: Store,
+        filesystem: Filesystem,
+        directory: Path,
+        clock: Clock,
+        *,
+        limits: BufferLimits | None = None,
+        cipher: Cipher | None = None,
+        is_remote: bool = False,
+        on_stored: Callable[[Sequence[PushItem]], None] = lambda items: None,
+    ) -> None:
+        """`is_remote`: the store may hang, and other processes may share it together with this directory."""
+        self.limits = limits or BufferLimits()
+        self.keeper = BufferKeeper(store, filesystem, directory, clock, self.limits, cipher, on_stored)
+        self._store = store
+        self._clock = clock
+        self._cipher = cipher
+        self._is_remote = is_remote
+        self._failover = self.keeper.failover
+        self._is_alerted = False
+
+    async def start(self, on_available: Waker) -> None:
+        await self.keeper.start(on_available)
+
+    async def stop(self) -> None:
+        await self.keeper.stop()
+
+    @property
+    def is_db_healthy(self) -> bool:
+        return self.keeper.health.is_healthy
+
+    async def figures(self) -> BufferFigures:
+        return await self.keeper.figures()
+
+    # pushing
+
+    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+        """Store the messages, or buffer them durably; one answer each."""
+        if self.keeper.is_paused:
+            return await self._buffer(items)
+        if not self.keeper.health.is_healthy:
+            return await self._buffer_or_insist(items)
+        if self._failover.backlog.events or (self._is_remote and self._failover.has_strange_events()):
+            return await self._push_around_fences(items)
+        return await self._push_directly(items)
+
+    async def _push_around_fences(self, items: Sequence[PushItem]) -> list[Pushed]:
+        if await self._are_free({(item.queue, item.partition) for item in items}):
+            return await self._push_directly(items)
+        is_all_held = self._is_remote and self._failover.has_strange_events()
+        holds = self._failover.backlog.holds
+        held = [n for n, item in enumerate(items) if is_all_held or holds((item.queue, item.partition))]
+        free = sorted(set(range(len(items))).difference(held))
+        pushed: dict[int, Pushed] = {}
+        # What has to wait goes first: its turn must not pass while the rest is being stored.
+        for places, way in ((held, self._buffer), (free, self._push_directly)):
+            if not places:
+                continue
+            try:
+                pushed.update(zip(places, await way([items[n] for n in places]), strict=True))
+            except ForebayError as error:
+                if not pushed:
+                    raise
+                # A part of the request is accepted, so it is answered item by item.
+                pushed.update((n, Pushed("failed", 0, "", str(error))) for n in places)
+        return [pushed[n] for n in range(len(items))]
+
+    async def _push_directly(self, items: Sequence[PushItem]) -> list[Pushed]:
+        try:
+            return await self._attempt(items)
+        except AppendFailed as error:
+            return await self._buffer_or_raise(items, error)
+        except StoreUnavailable as error:
+            reason = str(error)
+        except TimeoutError:
+            reason = f"no answer within {self.limits.store_seconds:g} s"
+        self.keeper.note_failure(reason)
+        return await self._buffer(items)
+
+    async def _attempt(self, items: Sequence[PushItem]) -> list[Pushed]:
+        if not self._is_remote:
+            return await self._store.push(items)
+        async with asyncio.timeout(self.limits.store_seconds):
+            return await self._store.push(items)
+
+    async def _buffer_or_insist(self, items: Sequence[PushItem]) -> list[Pushed]:
+        """The store was away a moment ago. If the buffer takes no more, it is asked all the same."""
+        try:
+            return await self._buffer(items)
+        except BufferExhausted as exhausted:
+            if self._is_any_fenced({(item.queue, item.partition) for item in items}):
+                raise
+            try:
+                return await self._attempt(items)
+            except (StoreUnavailable, TimeoutError):
+                raise exhausted from None
+
+    async def _buffer_or_raise(self, items: Sequence[PushItem], error: AppendFailed) -> list[Pushed]:
+        """The embedded store's disk refuses. If the buffer's does too, the store's reason is the better answer."""
+        try:
+            pushed = await self._buffer(items)
+        except BufferExhausted:
+            raise error from None
+        self.keeper.note_failure(str(error))
+        return pushed
+
+    async def _buffer(self, items: Sequence[PushItem]) -> list[Pushed]:
+        await self._append(self._failover, items)
+        self.keeper.poke()
+        return [Pushed("buffered", 0, "", "buffer")] * len(items)
+
+    async def push_qos0(self, items: Sequence[PushItem], buffer_ms: int | None, buffer_max: int | None) -> list[Pushed]:
+        """Give the messages to the operating system, and store them together with others a moment later."""
+        await self._append(self.keeper.qos0, items)
+        if self.keeper.schedule.note(len(items), buffer_ms, buffer_max, time.monotonic()):
+            self.keeper.poke()
+        return [Pushed("buffered", 0, "", "os")] * len(items)
+
+    async def _append(self, lane: BufferLane, items: Sequence[PushItem]) -> None:
+        is_failover = lane is self._failover
+        frames = frames_of(items, is_failover=is_failover, now_us=self._clock.now_us(), cipher=self._cipher)
+        size = sum(map(len, frames))
+        self._check_limits(size, len(frames))
+        self.keeper.size_bytes += size
+        try:
+            await lane.append(frames, [(item.queue, item.partition) for item in items])
+        except BufferFull as error:
+            raise BufferExhausted(f"the buffer cannot be written: {error}") from error
+
+    def _check_limits(self, size: int, events: int) -> None:
+        size += self.keeper.size_bytes
+        events += self._failover.backlog.events + self.keeper.qos0.backlog.events
+        limits = self.limits
+        if size > limits.max_bytes or events > limits.max_events:
+            raise BufferExhausted(
+                f"the buffer is full: with this push {events} events, {size} bytes would wait; "
+                f"allowed are {limits.max_events} events, {limits.max_bytes} bytes"
+            )
+        is_much = size > limits.alert_bytes or events > limits.alert_events
+        if is_much and not self._is_alerted:
+            _log.error("much waits in buffer files: %d events, %d bytes", events, size)
+        self._is_alerted = is_much
+
+    # the fence
+
+    async def wait_until_free(self, places: Iterable[Place]) -> None:
+        """For what cannot be buffered (transactions, Arrow): raises while messages that came before it wait."""
+        if not await self._are_free(set(places)):
+            raise StoreUnavailable(
+                "messages of this partition that were accepted before wait in the failover buffer",
+                remedy="Try again when they are stored: see /api/v1/status/buffers",
+            )
+
+    async def wait_until_all_free(self) -> None:
+        """For what names no queue: of queues that refuse their buffered messages nobody waits."""
+        refusing = self.keeper.drainers[Lane.FAILOVER].failed
+        await self.wait_until_free([place for place in self._failover.backlog.places() if place[0] not in refusing])
+
+    async def _are_free(self, places: set[Place]) -> bool:
+        """Whether none of them is fenced. When little is left to drain, wait a moment for that."""
+        keeper = self.keeper
+        deadline = time.monotonic() + self.limits.wait_seconds
+        while self._is_any_fenced(places):
+            is_ending = (
+                keeper.health.is_healthy and not keeper.is_paused and keeper.held_events <= self.limits.wait_events
+            )
+            seconds = deadline - time.monotonic()
+            if not is_ending or seconds <= 0:
+                return False
+            keeper.progress.clear()
+            keeper.poke()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(seconds, FENCE_LOOK_SECONDS)):
+                    await keeper.progress.wait()
+        return True
+
+    def _is_any_fenced(self, places: set[Place]) -> bool:
+        lane = self._failover
+        return any(map(lane.backlog.holds, places)) or (self._is_remote and lane.has_strange_events())

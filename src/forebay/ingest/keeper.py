@@ -1,0 +1,220 @@
+"""The buffer files at work: opened with the server, drained beside its requests, and closed when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from forebay.broker.encryption import Cipher
+from forebay.broker.store import PUSH_MAINTENANCE, Pushed, PushItem, Store, Waker
+from forebay.clock import Clock
+from forebay.commitlog.filesystem import Filesystem
+from forebay.errors import AppendFailed, ForebayError, StoreUnavailable
+from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.drainer import Drainer
+from forebay.ingest.figures import BufferFigures, figures_of
+from forebay.ingest.health import StoreHealth
+from forebay.ingest.lane import BufferLane
+from forebay.ingest.limits import BufferLimits
+from forebay.ingest.recovery import Recovery
+from forebay.ingest.schedule import FlushSchedule
+
+_log = logging.getLogger("forebay.ingest")
+
+T = TypeVar("T")
+
+HEALTH_SECONDS = 1.0
+
+
+class BufferKeeper:
+    """`start` before the first push, `stop` after the last; then the store may be closed."""
+
+    def __init__(
+        self,
+        store: Store,
+        filesystem: Filesystem,
+        directory: Path,
+        clock: Clock,
+        limits: BufferLimits,
+        cipher: Cipher | None,
+        on_stored: Callable[[Sequence[PushItem]], None],
+    ) -> None:
+        self.health = StoreHealth()
+        self.recovery = Recovery()
+        self.schedule = FlushSchedule(limits.flush_seconds, limits.batch_events)
+        self.is_paused = False
+        """Push maintenance: everything is buffered and nothing is drained."""
+        self.is_store_open = False
+        self.size_bytes = 0
+        """In all buffer files, as of the last look and what was appended since."""
+        self.progress = asyncio.Event()
+        """Set whenever something was drained."""
+        self.directory = BufferDirectory(filesystem, directory)
+        self._store = store
+        self._clock = clock
+        self._limits = limits
+        self._files = ThreadPoolExecutor(1, thread_name_prefix="forebay-buffer")
+        self.failover = BufferLane(self.directory, Lane.FAILOVER, self._files)
+        self.qos0 = BufferLane(self.directory, Lane.QOS0, self._files)
+        self.drainers = {
+            lane.lane: Drainer(lane, self._push_chunk, clock, cipher, on_stored) for lane in (self.failover, self.qos0)
+        }
+        self._poke = asyncio.Event()
+        self._is_stopping = False
+        self._on_available: Waker = lambda queue, count: None
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def held_events(self) -> int:
+        """Failover events that wait for the drain, without those that the store refuses."""
+        return self.failover.backlog.events - self.drainers[Lane.FAILOVER].failed_events
+
+    def poke(self) -> None:
+        """Something may be due."""
+        self._poke.set()
+
+    # start and stop
+
+    async def start(self, on_available: Waker) -> None:
+        """Recover what the files hold, if the store is there; else leave it for later. Raises what is permanent."""
+        self._on_available = on_available
+        await self.in_files(self.directory.prepare)
+        is_owner = await self._own_directory()
+        try:
+            await self._open_store()
+            if is_owner and not self.is_paused:
+                await self.recovery.run(self.drainers.values(), self._drain)
+                self.schedule.flushed()
+        except (StoreUnavailable, AppendFailed) as error:
+            self.note_failure(str(error))
+        finally:
+            self.recovery.end()
+        self._worker = asyncio.create_task(self._work(), name="forebay-drain")
+
+    async def _open_store(self) -> None:
+        if not self.is_store_open:
+            await self._store.open(self._on_available)
+            self.is_paused = await self._store.flag(PUSH_MAINTENANCE)
+            self.is_store_open = True
+
+    async def _own_directory(self) -> bool:
+        """Be the one who drains, if nobody else is."""
+        if self.failover.is_owner:
+            return True
+        owner = f"process {os.getpid()}"
+        if not await self.in_files(lambda: self.directory.take_drain_lock(owner)):
+            return False
+        for drainer in (self.drainers[Lane.QOS0], self.drainers[Lane.FAILOVER]):
+            drainer.failed, drainer.failed_events = await drainer.lane.adopt(self.recovery.found)
+        self.size_bytes = await self.in_files(self.directory.total_bytes)
+        self.schedule.put_off(time.monotonic())  # nobody notes what others have pushed
+        return True
+
+    async def stop(self) -> None:
+        """Store what waits, if the store takes it; otherwise it waits in the files for the next start."""
+        self._is_stopping = True
+        self.poke()
+        if self._worker is not None:
+            await self._worker
+            await self.failover.settled()
+            await self.qos0.settled()
+            if self.is_store_open and self.health.is_healthy and self.failover.is_owner and not self.is_paused:
+                with contextlib.suppress(ForebayError):
+                    for drainer in self.drainers.values():
+                        await drainer.drain()
+        self.directory.release_drain_lock()
+        self._files.shutdown()
+
+    # draining
+
+    async def _work(self) -> None:
+        next_retry = next_health = 0.0
+        while not self._is_stopping:
+            await self._pause()
+            now = time.monotonic()
+            try:
+                if not self.is_store_open:
+                    await self._open_store()
+                if not self.health.is_healthy or now >= next_health:
+                    next_health = now + HEALTH_SECONDS
+                    await self._look_at_store()
+                if self.is_paused or not await self._own_directory():
+                    continue
+                if now >= next_retry:
+                    next_retry = now + self._limits.retry_seconds
+                    for drainer in self.drainers.values():
+                        await drainer.retry_failed()
+                await self._drain(self.drainers[Lane.FAILOVER])
+                if self.schedule.is_due(now) or self.qos0.has_strange_events():
+                    self.schedule.flushed()
+                    await self._drain(self.drainers[Lane.QOS0])
+            except (StoreUnavailable, AppendFailed) as error:
+                self.schedule.put_off(now)
+                self.note_failure(str(error))
+            except Exception:  # noqa: BLE001 -- whatever it is, what was accepted has to be tried again
+                _log.exception("BUG: the drain of buffer files failed; it is tried again")
+                await asyncio.sleep(self._limits.retry_seconds)
+
+    async def _pause(self) -> None:
+        if self.health.is_healthy:
+            seconds = self.schedule.seconds_until_due(time.monotonic(), self._limits.flush_seconds)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._poke.wait()
+        else:
+            await asyncio.sleep(self._limits.probe_seconds)
+        self._poke.clear()
+
+    async def _drain(self, drainer: Drainer) -> None:
+        if not drainer.lane.has_bytes():
+            return
+        before = drainer.counts.drained
+        await drainer.drain(is_once=drainer.lane is self.qos0)
+        self.progress.set()
+        if drainer.counts.drained > before:
+            _log.info("%s: %d events flushed", drainer.lane.lane, drainer.counts.drained - before)
+            self.size_bytes = await self.in_files(self.directory.total_bytes)
+
+    async def _push_chunk(self, items: Sequence[PushItem]) -> list[Pushed]:
+        async with asyncio.timeout(self._limits.drain_seconds):
+            pushed = await self._store.push(items)
+        self.note_success()
+        self.progress.set()
+        return pushed
+
+    async def _look_at_store(self) -> None:
+        """Raises when the store does not answer. Nothing else would notice that while nobody pushes."""
+        try:
+            async with asyncio.timeout(self._limits.store_seconds):
+                is_healthy = await self._store.is_healthy()
+        except TimeoutError:
+            is_healthy = False
+        if not is_healthy:
+            raise StoreUnavailable("it does not answer")
+        # What answers may still refuse to write, so while something waits, storing it is the proof.
+        if not self.held_events and not self.qos0.backlog.events:
+            self.note_success()
+
+    # what is told
+
+    def note_failure(self, reason: str) -> None:
+        if self.health.failed(reason, self._clock.now_us()):
+            _log.error("failover begins, pushes go to %s: the store is away: %s", self.directory.base, reason)
+
+    def note_success(self) -> None:
+        if self.health.succeeded(self._clock.now_us()):
+            _log.warning("failover ends: the store takes messages again")
+
+    async def figures(self) -> BufferFigures:
+        return await self.in_files(lambda: figures_of(self.directory, self.drainers, self.health, self._clock))
+
+    async def in_files(self, work: Callable[[], T]) -> T:
+        """Do it in the thread that appends and rotates."""
+        return await asyncio.get_running_loop().run_in_executor(self._files, work)

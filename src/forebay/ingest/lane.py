@@ -1,0 +1,171 @@
+"""One kind of buffer file in use: appends that wait together are one write; rotation and the count of what waits.
+
+All that touches the active file runs in one thread, so that a rotation and the count of an append cannot cross.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from forebay.broker.coalescer import Coalescer
+from forebay.ingest.backlog import Backlog, Known, Place
+from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.frames import chunks
+
+T = TypeVar("T")
+Work = tuple[list[bytes], list[Place]]
+
+WRITE_BYTES_MAX = 16 << 20
+"""Of appends that share a write. A larger one goes alone."""
+
+
+class Rotation(Enum):
+    """What there is to drain."""
+
+    NOTHING = 0
+    LEFTOVER = 1
+    """What an earlier drain did not finish."""
+    FRESH = 2
+    """All that was appended up to now."""
+
+
+class Adopted(NamedTuple):
+    failed: dict[str, list[str]]
+    """The failed files of each queue, oldest first."""
+    failed_events: int
+
+
+class BufferLane:
+    def __init__(self, directory: BufferDirectory, lane: Lane, files: ThreadPoolExecutor) -> None:
+        self.directory = directory
+        self.lane = lane
+        self.backlog = Backlog()
+        self.is_owner = False
+        """Whether this process drains the directory."""
+        self.appended = 0
+        self._files = files
+        self._writing_bytes = 0
+        self._is_processing_foreign = False
+        self._is_durable = lane is Lane.FAILOVER
+        self._appends: Coalescer[Work, None] = Coalescer(self._write, size_max=WRITE_BYTES_MAX)
+        self._may_append = asyncio.Event()
+        self._may_append.set()
+
+    async def append(self, frames: list[bytes], places: list[Place]) -> None:
+        """Be in the file on return; synced, if this is failover. The places are fenced from the first moment on."""
+        await self._may_append.wait()
+        self.backlog.add(places)
+        try:
+            await asyncio.shield(self._appends.submit((frames, places), sum(map(len, frames))))
+        except asyncio.CancelledError:
+            raise  # the frames are written all the same, and stay counted
+        except BaseException:
+            self.backlog.remove(places)
+            raise
+        self.appended += len(frames)
+
+    async def settled(self) -> None:
+        """Until nothing is on its way to the file."""
+        await self._appends.drain()
+
+    async def _write(self, group: Sequence[Work]) -> Sequence[None]:
+        frames = [frame for work, _ in group for frame in work]
+        self._writing_bytes = sum(map(len, frames))
+        try:
+            await self.in_files(lambda: self._append(frames))
+        finally:
+            self._writing_bytes = 0
+        return [None] * len(group)
+
+    def _append(self, frames: list[bytes]) -> None:
+        start, end = self.directory.append(self.lane, frames, is_durable=self._is_durable)
+        self.backlog.active.add(start, end)
+
+    async def rotate(self) -> Rotation:
+        """Have something to drain, if there is anything."""
+        return await self.in_files(self._rotate)
+
+    def _rotate(self) -> Rotation:
+        processing = self.directory.processing(self.lane)
+        if self.directory.size(processing):
+            return Rotation.LEFTOVER
+        if not self.directory.rotate(self.lane):
+            return Rotation.NOTHING
+        self.backlog.rotated()
+        self._is_processing_foreign = self.directory.size(processing) != self.backlog.processing.size
+        return Rotation.FRESH
+
+    def drained(self) -> None:
+        """The processing file is gone."""
+        self.backlog.processing = Known()
+        self._is_processing_foreign = False
+
+    async def in_files(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._files, work)
+
+    # who has to go behind what waits
+
+    def has_bytes(self) -> bool:
+        """Whether there is anything to drain, be it only bytes that are no events."""
+        return any(self.directory.size(path(self.lane)) for path in (self.directory.active, self.directory.processing))
+
+    def has_strange_events(self) -> bool:
+        """Whether there are events whose partitions are not known here."""
+        size = self.directory.size
+        active = size(self.directory.active(self.lane))
+        if self.is_owner:
+            return self._is_processing_foreign or active > self.backlog.active.size + self._writing_bytes
+        return active > 0 or size(self.directory.processing(self.lane)) > 0 or self._has_failed()
+
+    def _has_failed(self) -> bool:
+        return any(failed.lane is self.lane for failed in self.directory.failed_files())
+
+    # taking over what another process left
+
+    async def adopt(self, on_events: Callable[[int], None]) -> Adopted:
+        """Count what is in the files, as the one who drains them from now on. Appends wait meanwhile."""
+        self._may_append.clear()
+        try:
+            await self.settled()
+            return await self.in_files(lambda: self._adopt(on_events))
+        finally:
+            self._may_append.set()
+
+    def _adopt(self, on_events: Callable[[int], None]) -> Adopted:
+        backlog = Backlog()
+        failed: dict[str, list[str]] = {}
+        for one in self.directory.failed_files():
+            if one.lane is self.lane:
+                for queue in self._count(backlog, one.path, on_events):
+                    failed.setdefault(queue, []).append(one.path.name)
+        failed_events = backlog.events
+        for path, known in (
+            (self.directory.processing(self.lane), backlog.processing),
+            (self.directory.active(self.lane), backlog.active),
+        ):
+            self._count(backlog, path, on_events)
+            known.add(0, self.directory.size(path))
+        self.backlog = backlog
+        self._is_processing_foreign = False
+        self.is_owner = True
+        return Adopted(failed, failed_events)
+
+    def _count(self, backlog: Backlog, path: Path, on_events: Callable[[int], None]) -> set[str]:
+        queues: set[str] = set()
+        size = self.directory.size(path)
+        if not size:
+            return queues
+        file = self.directory.open_to_read(path)
+        try:
+            for chunk in chunks(file, self.directory.position(path), size):
+                backlog.add([(event.queue, event.partition) for event in chunk.events])
+                queues.update(event.queue for event in chunk.events)
+                on_events(len(chunk.events))
+        finally:
+            file.close()
+        return queues

@@ -1,0 +1,48 @@
+"""Start-up recovery: what it is doing and how far it has come, for `/readyz` and the log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+from forebay.ingest.drainer import Drainer
+
+_log = logging.getLogger("forebay.ingest")
+
+
+class Recovery:
+    """Failover first, then QoS 0."""
+
+    def __init__(self) -> None:
+        self.is_running = True
+        self._found = 0
+        self._drainers: list[Drainer] = []
+
+    def found(self, events: int) -> None:
+        """The scan has counted so many more."""
+        self._found += events
+
+    async def run(self, drainers: Iterable[Drainer], drain: Callable[[Drainer], Awaitable[None]]) -> None:
+        """Store all that the files hold. `StoreUnavailable` ends it early; the rest is drained while serving."""
+        self._drainers = list(drainers)
+        began = time.monotonic()
+        for drainer in self._drainers:
+            await drainer.retry_failed()
+            await drain(drainer)
+        if self._found:
+            seconds = time.monotonic() - began
+            _log.warning("start-up recovery: %d of %d events stored in %.1f s", self._drained(), self._found, seconds)
+
+    def end(self) -> None:
+        self.is_running = False
+
+    def _drained(self) -> int:
+        return sum(drainer.counts.drained for drainer in self._drainers)
+
+    def __str__(self) -> str:
+        if not self._drainers:
+            return f"reading buffer files: {self._found} events found"
+        lanes = [drainer for drainer in self._drainers if drainer.lane.backlog.events]
+        what = f" ({lanes[0].lane.lane})" if lanes else ""
+        return f"storing buffered events{what}: {self._drained()} of {self._found}"

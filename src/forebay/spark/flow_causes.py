@@ -1,0 +1,35 @@
+"""Why a query ended, in the words of whoever failed: the stacks of Java and Python around them are left out."""
+
+from __future__ import annotations
+
+from itertools import dropwhile, takewhile
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from forebay.errors import ForebayError
+
+CAUSE_LINES_MAX = 12
+_TRACEBACK = "Traceback (most recent call last):"
+_NOT_THE_ERROR = ("\t", ". SQLSTATE")
+
+
+def end_of(query: StreamingQuery) -> str:
+    """Why a query that is not active any more is not."""
+    fault = query.exception()
+    return f"query {query.name} ended" if fault is None else cause_of(fault)
+
+
+def cause_of(fault: BaseException) -> str:
+    """What the fault tells, shortened to what a person wants to read."""
+    if isinstance(fault, ForebayError):
+        return str(fault)
+    text = str(fault).split("JVM stacktrace", 1)[0].split("=== Streaming Query ===", 1)[0].strip()
+    lines = (_behind_the_stack(text) if _TRACEBACK in text else text).splitlines()
+    return "\n".join(lines[:CAUSE_LINES_MAX]) or type(fault).__name__
+
+
+def _behind_the_stack(text: str) -> str:
+    """What Python's last traceback ends with: the error and what it says. Java's own stack may follow."""
+    lines = text.rpartition(_TRACEBACK)[2].strip("\n").splitlines()
+    error = dropwhile(lambda line: line.startswith(" "), lines)
+    return "\n".join(takewhile(lambda line: line.strip() and not line.startswith(_NOT_THE_ERROR), error))
