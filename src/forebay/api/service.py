@@ -151,6 +151,8 @@ class Service:
     async def _every(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(seconds)
+            if not self.is_db_healthy:  # told already, and there is nothing to do without it
+                continue
             try:
                 await step()
             except ForebayError as error:

@@ -75,6 +75,8 @@ COMMANDS = (
         "Operating",
     ),
     Command("log", "forebay.cli.log_command:app", "Inspect, verify and salvage a commit log.", "Operating"),
+    Command("buffers", "forebay.cli.buffers_command:app", "List, show, retry and export buffer files.", "Operating"),
+    Command("audit", "forebay.cli.audit_command:audit", "Recount every queue, and compare.", "Operating"),
     Command(
         "bench",
         "forebay.cli.bench_command:app",

@@ -11,6 +11,9 @@ import errno
 import ipaddress
 import logging
 import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -58,9 +61,20 @@ def serve(
     logging.basicConfig(level=settings.server.log_level.upper(), format="forebay: %(levelname)s: %(message)s")
     listening = _listen(settings.server)
     try:
-        _run(settings, listening)
+        with _kept_nowhere(settings) as kept:
+            _run(kept, listening)
     finally:
         listening.close()
+
+
+@contextmanager
+def _kept_nowhere(settings: Settings) -> Iterator[Settings]:
+    """A store that keeps nothing must not leave buffer files behind either."""
+    if settings.server.store != MEMORY_URL or settings.buffer.dir:
+        yield settings
+        return
+    with tempfile.TemporaryDirectory(prefix="forebay-buffers-") as folder:
+        yield settings.model_copy(update={"buffer": settings.buffer.model_copy(update={"dir": folder})})
 
 
 def _overridden(settings: Settings, given: dict[str, str | None]) -> Settings:

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from forebay.errors import InvariantBroken
+
 Place = tuple[str, str]
 """Queue and partition."""
 
@@ -54,8 +56,10 @@ class Backlog:
             left = counts[place] - 1
             if left > 0:
                 counts[place] = left
-            else:
+            elif left == 0:
                 del counts[place]
+            else:
+                raise InvariantBroken(f"{place} has no buffered events, and one of them was stored")
             self.events -= 1
 
     def holds(self, place: Place) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -44,7 +44,9 @@ class FailedFile(NamedTuple):
 
 
 _FAILED_NAME = re.compile(r"(?P<lane>failover|qos0)_\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?\.buf")
-_OWN_NAMES = {f"{lane}{rest}" for lane in Lane for rest in (".buf", "_processing.buf", "_processing.pos")}
+_OWN_NAMES = {
+    f"{lane}{rest}" for lane in Lane for rest in (".buf", "_processing.buf", "_processing.pos", "_processing.pos.new")
+}
 _OWN_NAMES |= {"append.lock", "drain.lock", "failed"}
 
 
@@ -93,14 +95,26 @@ class BufferDirectory:
 
     # appending
 
-    def append(self, lane: Lane, frames: Sequence[bytes], *, is_durable: bool) -> Appended:
-        """Write all or nothing. A crash leaves a beginning of it, of which the scan takes the whole frames."""
+    def append(
+        self,
+        lane: Lane,
+        frames: Sequence[bytes],
+        *,
+        is_durable: bool,
+        on_begin: Callable[[Appended], None] = lambda place: None,
+    ) -> Appended:
+        """Write all or nothing. A crash leaves a beginning of it, of which the scan takes the whole frames.
+
+        `on_begin` is told where they will be, while nobody else can append.
+        """
         path = self.active(lane)
         data = b"".join(frames)
         with self._alone():
             file = self._opened_to_append(path, is_durable=is_durable)
             try:
                 start = file.size()
+                place = Appended(start, start + len(data))
+                on_begin(place)
                 self._write(file, data, start, path)
             except BaseException:
                 file.close()
@@ -114,7 +128,7 @@ class BufferDirectory:
             raise StoreUnavailable(f"{path}: the disk did not confirm: {error}", is_outcome_unknown=True) from error
         finally:
             file.close()
-        return Appended(start, start + len(data))
+        return place
 
     def _opened_to_append(self, path: Path, *, is_durable: bool) -> File:
         is_new = self._filesystem.status(path).kind is Kind.ABSENT
@@ -142,19 +156,29 @@ class BufferDirectory:
 
     # draining
 
-    def rotate(self, lane: Lane) -> bool:
+    def rotate(
+        self,
+        lane: Lane,
+        *,
+        on_begin: Callable[[int], None] = lambda size: None,
+        on_renamed: Callable[[], None] = lambda: None,
+    ) -> bool:
         """Let the drain have what was appended so far; False when there is nothing.
 
-        The next append makes a new file. A crash leaves the old one under one of the two names.
+        The next append makes a new file. A crash leaves the old one under one of the two names. `on_begin` is told how
+        much there is, and `on_renamed` is called, while nobody else can append.
         """
         active, processing = self.active(lane), self.processing(lane)
         if self.size(processing):
             return True
         with self._alone():
-            if not self.size(active):
+            if not (size := self.size(active)):
                 return False
-            self._forget_position(processing)
+            if self._forget_position(processing):  # for good, or it would count for the file that comes now
+                self._filesystem.sync_directory(self.base)
+            on_begin(size)
             self._filesystem.replace(active, processing)
+            on_renamed()
             self._filesystem.sync_directory(self.base)
         return True
 
@@ -162,7 +186,10 @@ class BufferDirectory:
         return self._filesystem.open(path)
 
     def position(self, path: Path) -> int:
-        """How far the file was drained. 0 when the note is missing or unreadable: ids tell what is stored already."""
+        """How far the file was drained. 0 when the note is missing or unreadable: ids tell what is stored already.
+
+        A failed file may have grown since.
+        """
         note = path.with_suffix(".pos")
         if self._filesystem.status(note).kind is not Kind.FILE:
             return 0
@@ -172,7 +199,7 @@ class BufferDirectory:
         finally:
             file.close()
         found = re.fullmatch(rb"(\d+) of (\d+)\n", text)
-        return int(found[1]) if found and int(found[1]) <= int(found[2]) == self.size(path) else 0
+        return int(found[1]) if found and int(found[1]) <= int(found[2]) <= self.size(path) else 0
 
     def note_position(self, path: Path, position: int) -> None:
         """Replaced as a whole: a crash leaves the old note or the new one."""
@@ -187,10 +214,13 @@ class BufferDirectory:
             file.close()
         self._filesystem.replace(written, note)
 
-    def _forget_position(self, path: Path) -> None:
+    def _forget_position(self, path: Path) -> bool:
+        """Whether there was one."""
         note = path.with_suffix(".pos")
-        if self._filesystem.status(note).kind is not Kind.ABSENT:
-            self._filesystem.remove(note)
+        if self._filesystem.status(note).kind is Kind.ABSENT:
+            return False
+        self._filesystem.remove(note)
+        return True
 
     def remove(self, path: Path) -> None:
         """After all of it is stored. A crash may bring it back, with or without its note: ids tell."""

@@ -8,6 +8,7 @@ stay behind it. Failed files are offered again from time to time, oldest first.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,12 @@ class Drainer:
         self.failed: dict[str, list[str]] = {}
         """The failed files of each queue, oldest first."""
         self.failed_events = 0
+        self._positions: dict[Path, int] = {}
+        """How far files are drained, should the disk have no room for the note of it."""
+        self._kept: set[tuple[Path, int]] = set()
+        """Damaged bytes that are set aside already, should the events around them have to be tried again."""
+        self._settled: set[tuple[int, int]] = set()
+        """What of the chunk under way is stored or held already, should the rest of it have to be tried again."""
         self._push = push
         self._clock = clock
         self._cipher = cipher
@@ -83,6 +90,7 @@ class Drainer:
                 return
             path = self._directory.processing(self.lane.lane)
             if rotation is Rotation.FRESH:
+                self._forget(path)
                 self.counts.rotations += 1
                 _log.info("%s: rotated to %s", self.lane.lane, path)
             await self._drain_file(path, self._store)
@@ -94,6 +102,11 @@ class Drainer:
         for queue, names in list(self.failed.items()):
             while names:
                 path = self._directory.failed / names[0]
+                if not self._directory.size(path):  # or it held several queues, and went with another one
+                    with contextlib.suppress(FileNotFoundError):
+                        await self._remove(path)
+                    names.pop(0)
+                    continue
                 try:
                     await self._drain_file(path, self._store_again)
                 except Refused as refused:
@@ -105,26 +118,43 @@ class Drainer:
             if not names:
                 del self.failed[queue]
 
-    async def _drain_file(self, path: Path, store: Callable[[File, Chunk], Awaitable[None]]) -> None:
+    async def _drain_file(self, path: Path, store: Callable[[Path, File, Chunk], Awaitable[None]]) -> None:
         start, size = await asyncio.to_thread(lambda: (self._directory.position(path), self._directory.size(path)))
+        start = max(start, self._positions.get(path, 0))
         file = self._directory.open_to_read(path)
         try:
             read = chunks(file, start, size)
             while (chunk := await asyncio.to_thread(_next, read)) is not None:
                 await self._set_aside(path, chunk)
-                await store(file, chunk)
+                await store(path, file, chunk)
+                self._positions[path] = chunk.end
                 if chunk.end < size:  # else the file goes, and its position with it
-                    await asyncio.to_thread(self._directory.note_position, path, chunk.end)
+                    await self._note_position(path, chunk.end)
         finally:
             file.close()
 
+    async def _note_position(self, path: Path, position: int) -> None:
+        try:
+            await asyncio.to_thread(self._directory.note_position, path, position)
+        except OSError as error:
+            # A full disk must not keep the drain from making room on it. Ids tell what the note would have told.
+            _log.warning("%s: how far it is stored could not be noted: %s", path, error)
+
     async def _remove(self, path: Path) -> None:
         await self.lane.in_files(lambda: self._directory.remove(path))
+        self._forget(path)
+
+    def _forget(self, path: Path) -> None:
+        self._positions.pop(path, None)
+        self._kept = {(kept, position) for kept, position in self._kept if kept != path}
 
     async def _set_aside(self, path: Path, chunk: Chunk) -> None:
         for damage in chunk.damages:
+            if (path, damage.position) in self._kept:
+                continue
             now_us = self._clock.now_us()
             kept = await asyncio.to_thread(self._directory.set_aside, self.lane.lane, path, damage, now_us)
+            self._kept.add((path, damage.position))
             self.counts.damaged_ranges += 1
             self.counts.damaged_bytes += damage.size
             kind = "a torn end" if damage.is_torn_tail else "damaged"
@@ -140,10 +170,11 @@ class Drainer:
 
     # storing
 
-    async def _store(self, file: File, chunk: Chunk) -> None:
+    async def _store(self, path: Path, file: File, chunk: Chunk) -> None:
         """All of the chunk: into the store, or behind what the store refuses."""
         covers = self.lane.backlog.processing.covers
-        waiting = [_Waiting(event, span, covers(span)) for event, span in zip(chunk.events, chunk.spans, strict=True)]
+        found = zip(chunk.events, chunk.spans, strict=True)
+        waiting = [_Waiting(event, span, covers(span)) for event, span in found if span not in self._settled]
         free = [one for one in waiting if one.event.queue not in self.failed]
         held = [one for one in waiting if one.event.queue in self.failed]
         try:
@@ -153,6 +184,7 @@ class Drainer:
             held += await self._store_by_queue(free)
         for queue in dict.fromkeys(one.event.queue for one in held):
             await self._hold(file, queue, [one for one in held if one.event.queue == queue])
+        self._settled.clear()
 
     async def _store_by_queue(self, waiting: list[_Waiting]) -> list[_Waiting]:
         """Returns what is refused."""
@@ -167,10 +199,23 @@ class Drainer:
                 refused += own
         return refused
 
-    async def _store_again(self, file: File, chunk: Chunk) -> None:
-        await self._push_events(chunk.events)
-        self.failed_events -= len(chunk.events)
-        self.lane.backlog.remove([(event.queue, event.partition) for event in chunk.events])
+    async def _store_again(self, path: Path, file: File, chunk: Chunk) -> None:
+        """As many as the store takes: a queue that is full has room for some when consumers have taken some."""
+        done, size = 0, len(chunk.events)
+        while done < len(chunk.events):
+            piece = chunk.events[done : done + size]
+            try:
+                await self._push_events(piece)
+            except Refused:
+                if size == 1:
+                    raise
+                size //= 2
+                continue
+            done += len(piece)
+            self.failed_events -= len(piece)
+            self.lane.backlog.remove([(event.queue, event.partition) for event in piece])
+            self._positions[path] = chunk.spans[done - 1][1]
+            await self._note_position(path, self._positions[path])
 
     async def _push_events(self, events: list[Event]) -> None:
         if not events:
@@ -192,6 +237,7 @@ class Drainer:
     def _release(self, waiting: Sequence[_Waiting]) -> None:
         places = [(one.event.queue, one.event.partition) for one in waiting if one.is_counted]
         self.lane.backlog.remove(places)
+        self._settled.update(one.span for one in waiting)
 
     async def _hold(self, file: File, queue: str, waiting: list[_Waiting]) -> None:
         """Into the queue's failed file, as they are. Their places stay fenced."""
@@ -204,6 +250,7 @@ class Drainer:
         self.lane.backlog.add([(queue, one.event.partition) for one in waiting if not one.is_counted])
         self.counts.refused += len(waiting)
         self.failed_events += len(waiting)
+        self._settled.update(one.span for one in waiting)
 
 
 def _next(read: Iterator[Chunk]) -> Chunk | None:

@@ -17,9 +17,9 @@ class StoreHealth:
 
     def failed(self, reason: str, now_us: int) -> bool:
         """Whether that is news."""
-        self.reason = reason
         if not self.is_healthy:
-            return False
+            return False  # the first reason tells most: later ones only say that it is still so
+        self.reason = reason
         self.is_healthy = False
         self.since_us = now_us
         self.failovers += 1

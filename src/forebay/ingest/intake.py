@@ -104,17 +104,22 @@ class Intake:
         except AppendFailed as error:
             return await self._buffer_or_raise(items, error)
         except StoreUnavailable as error:
-            reason = str(error)
-        except TimeoutError:
-            reason = f"no answer within {self.limits.store_seconds:g} s"
-        self.keeper.note_failure(reason)
-        return await self._buffer(items)
+            trouble = error
+        self.keeper.note_failure(str(trouble))
+        try:
+            return await self._buffer(items)
+        except BufferExhausted as exhausted:
+            raise _truth_of(exhausted, trouble) from None
 
     async def _attempt(self, items: Sequence[PushItem]) -> list[Pushed]:
         if not self._is_remote:
             return await self._store.push(items)
-        async with asyncio.timeout(self.limits.store_seconds):
-            return await self._store.push(items)
+        try:
+            async with asyncio.timeout(self.limits.store_seconds):
+                return await self._store.push(items)
+        except TimeoutError as error:
+            reason = f"no answer within {self.limits.store_seconds:g} s"
+            raise StoreUnavailable(reason, is_outcome_unknown=True) from error
 
     async def _buffer_or_insist(self, items: Sequence[PushItem]) -> list[Pushed]:
         """The store was away a moment ago. If the buffer takes no more, it is asked all the same."""
@@ -125,8 +130,8 @@ class Intake:
                 raise
             try:
                 return await self._attempt(items)
-            except (StoreUnavailable, TimeoutError):
-                raise exhausted from None
+            except StoreUnavailable as trouble:
+                raise _truth_of(exhausted, trouble) from None
 
     async def _buffer_or_raise(self, items: Sequence[PushItem], error: AppendFailed) -> list[Pushed]:
         """The embedded store's disk refuses. If the buffer's does too, the store's reason is the better answer."""
@@ -210,3 +215,10 @@ class Intake:
     def _is_any_fenced(self, places: set[Place]) -> bool:
         lane = self._failover
         return any(map(lane.backlog.holds, places)) or (self._is_remote and lane.has_strange_events())
+
+
+def _truth_of(exhausted: BufferExhausted, trouble: StoreUnavailable) -> ForebayError:
+    """Neither took the messages; but "not accepted" may be said only if nothing of the attempt can come to light."""
+    if not trouble.is_outcome_unknown:
+        return exhausted
+    return StoreUnavailable(f"{trouble}; {exhausted}", is_outcome_unknown=True)

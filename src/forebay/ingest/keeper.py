@@ -31,6 +31,8 @@ _log = logging.getLogger("forebay.ingest")
 T = TypeVar("T")
 
 HEALTH_SECONDS = 1.0
+STOP_SECONDS_MAX = 10.0
+"""What is not stored by then is stored by the next start."""
 
 
 class BufferKeeper:
@@ -126,9 +128,10 @@ class BufferKeeper:
             await self.failover.settled()
             await self.qos0.settled()
             if self.is_store_open and self.health.is_healthy and self.failover.is_owner and not self.is_paused:
-                with contextlib.suppress(ForebayError):
-                    for drainer in self.drainers.values():
-                        await drainer.drain()
+                with contextlib.suppress(ForebayError, TimeoutError):
+                    async with asyncio.timeout(STOP_SECONDS_MAX):
+                        for drainer in self.drainers.values():
+                            await drainer.drain()
         self.directory.release_drain_lock()
         self._files.shutdown()
 
@@ -144,6 +147,7 @@ class BufferKeeper:
                     await self._open_store()
                 if not self.health.is_healthy or now >= next_health:
                     next_health = now + HEALTH_SECONDS
+                    self.size_bytes = await self.in_files(self.directory.total_bytes)
                     await self._look_at_store()
                 if self.is_paused or not await self._own_directory():
                     continue

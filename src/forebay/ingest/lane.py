@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from forebay.broker.coalescer import Coalescer
 from forebay.ingest.backlog import Backlog, Known, Place
-from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.buffer_directory import Appended, BufferDirectory, Lane
 from forebay.ingest.frames import chunks
 
 T = TypeVar("T")
@@ -49,7 +49,8 @@ class BufferLane:
         """Whether this process drains the directory."""
         self.appended = 0
         self._files = files
-        self._writing_bytes = 0
+        self._writing: Appended | None = None
+        """Where the append under way goes."""
         self._is_processing_foreign = False
         self._is_durable = lane is Lane.FAILOVER
         self._appends: Coalescer[Work, None] = Coalescer(self._write, size_max=WRITE_BYTES_MAX)
@@ -59,6 +60,8 @@ class BufferLane:
     async def append(self, frames: list[bytes], places: list[Place]) -> None:
         """Be in the file on return; synced, if this is failover. The places are fenced from the first moment on."""
         await self._may_append.wait()
+        if not self.is_owner:  # whoever drains cannot tell this process what is gone, so nothing is counted
+            places = []
         self.backlog.add(places)
         try:
             await asyncio.shield(self._appends.submit((frames, places), sum(map(len, frames))))
@@ -75,16 +78,20 @@ class BufferLane:
 
     async def _write(self, group: Sequence[Work]) -> Sequence[None]:
         frames = [frame for work, _ in group for frame in work]
-        self._writing_bytes = sum(map(len, frames))
-        try:
-            await self.in_files(lambda: self._append(frames))
-        finally:
-            self._writing_bytes = 0
+        await self.in_files(lambda: self._append(frames))
         return [None] * len(group)
 
     def _append(self, frames: list[bytes]) -> None:
-        start, end = self.directory.append(self.lane, frames, is_durable=self._is_durable)
-        self.backlog.active.add(start, end)
+        try:
+            start, end = self.directory.append(
+                self.lane, frames, is_durable=self._is_durable, on_begin=self._note_writing
+            )
+            self.backlog.active.add(start, end)
+        finally:
+            self._writing = None
+
+    def _note_writing(self, place: Appended) -> None:
+        self._writing = place
 
     async def rotate(self) -> Rotation:
         """Have something to drain, if there is anything."""
@@ -94,11 +101,12 @@ class BufferLane:
         processing = self.directory.processing(self.lane)
         if self.directory.size(processing):
             return Rotation.LEFTOVER
-        if not self.directory.rotate(self.lane):
-            return Rotation.NOTHING
-        self.backlog.rotated()
-        self._is_processing_foreign = self.directory.size(processing) != self.backlog.processing.size
-        return Rotation.FRESH
+        is_fresh = self.directory.rotate(self.lane, on_begin=self._note_foreign, on_renamed=self.backlog.rotated)
+        return Rotation.FRESH if is_fresh else Rotation.NOTHING
+
+    def _note_foreign(self, size: int) -> None:
+        """Before the file has its new name, or others' events would for a moment be seen under neither."""
+        self._is_processing_foreign = size != self.backlog.active.size
 
     def drained(self) -> None:
         """The processing file is gone."""
@@ -119,7 +127,10 @@ class BufferLane:
         size = self.directory.size
         active = size(self.directory.active(self.lane))
         if self.is_owner:
-            return self._is_processing_foreign or active > self.backlog.active.size + self._writing_bytes
+            # After the look at the file: an append of our own that it shows has been noted by then.
+            writing, known = self._writing, self.backlog.active.size
+            is_active_foreign = active > known if writing is None else writing.start > known or active > writing.end
+            return is_active_foreign or self._is_processing_foreign
         return active > 0 or size(self.directory.processing(self.lane)) > 0 or self._has_failed()
 
     def _has_failed(self) -> bool:
@@ -141,23 +152,24 @@ class BufferLane:
         failed: dict[str, list[str]] = {}
         for one in self.directory.failed_files():
             if one.lane is self.lane:
-                for queue in self._count(backlog, one.path, on_events):
+                # One that holds no event belongs to no queue, and is cleared away like the others.
+                for queue in self._count(backlog, one.path, one.size, on_events) or {""}:
                     failed.setdefault(queue, []).append(one.path.name)
         failed_events = backlog.events
         for path, known in (
             (self.directory.processing(self.lane), backlog.processing),
             (self.directory.active(self.lane), backlog.active),
         ):
-            self._count(backlog, path, on_events)
-            known.add(0, self.directory.size(path))
+            size = self.directory.size(path)  # others may append meanwhile
+            self._count(backlog, path, size, on_events)
+            known.add(0, size)
         self.backlog = backlog
         self._is_processing_foreign = False
         self.is_owner = True
         return Adopted(failed, failed_events)
 
-    def _count(self, backlog: Backlog, path: Path, on_events: Callable[[int], None]) -> set[str]:
+    def _count(self, backlog: Backlog, path: Path, size: int, on_events: Callable[[int], None]) -> set[str]:
         queues: set[str] = set()
-        size = self.directory.size(path)
         if not size:
             return queues
         file = self.directory.open_to_read(path)

@@ -13,7 +13,7 @@ from forebay.broker.encryption import Cipher
 from forebay.broker.store import Pushed
 from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import BufferExhausted, DiskFull, QueueFull, StoreUnavailable
-from forebay.ingest.buffer_directory import Lane
+from forebay.ingest.buffer_directory import BufferDirectory, Lane
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, FullDisk, nth
 
 
@@ -255,6 +255,7 @@ async def test_queue_that_refuses_holds_its_own_messages_only(tmp_path: Path) ->
         assert [one.queue for one in figures.failed_files] == ["full"]
         store.refuses = set()
         await drained(intake)
+        await until(lambda: not intake.keeper.drainers[Lane.FAILOVER].failed)
         assert (await intake.figures()).failed_files == []
         assert statuses(await intake.push([message("4", queue="full")])) == ["queued"]
     assert store.texts("full") == ["1", "2", "3", "4"]
@@ -366,6 +367,29 @@ async def test_guest_goes_behind_the_events_of_others(tmp_path: Path) -> None:
         await until(lambda: store.texts() == ["1", "2"])
         await guest.stop()
     assert store.texts() == ["1", "2"]
+
+
+async def test_guest_gets_back_to_the_direct_way(tmp_path: Path) -> None:
+    """It cannot count what the other has drained of its own events."""
+    store = Shelf()
+    async with started(store, tmp_path, is_remote=True), started(store, tmp_path, is_remote=True) as guest:
+        store.trouble = AWAY
+        assert statuses(await guest.push([message("1")])) == ["buffered"]
+        store.trouble = None
+        await until(lambda: store.texts() == ["1"])
+        await until(lambda: guest.is_db_healthy)
+        assert statuses(await guest.push([message("2")])) == ["queued"]
+    assert store.texts() == ["1", "2"]
+
+
+async def test_position_in_a_failed_file_survives_its_growth(tmp_path: Path) -> None:
+    directory = BufferDirectory(RealFilesystem(), tmp_path)
+    directory.prepare()
+    path = directory.new_failed(Lane.FAILOVER, 1)
+    directory.append_failed(path, [b"x" * 100])
+    directory.note_position(path, 60)
+    directory.append_failed(path, [b"y" * 100])
+    assert directory.position(path) == 60
 
 
 async def test_guest_takes_over_when_the_owner_ends(tmp_path: Path) -> None:

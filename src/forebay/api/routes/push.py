@@ -94,7 +94,7 @@ def _told_in_part(
                     found.receipt,
                     trace_id,
                     trace_id,
-                    is_db_healthy,
+                    is_healthy,
                 )
             )
     return told

@@ -1,0 +1,168 @@
+"""`forebay`, killed with SIGKILL at a named point: `python doomed_server.py POINT COUNT serve …`.
+
+The process kills itself when it passes the point for the COUNT-th time. Chunks are small here, so that a drain of a
+few hundred events passes every point. Points of failed files need a queue that refuses: the first drain is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forebay.commitlog.filesystem import File, RealFilesystem
+from forebay.errors import QueueFull
+from forebay.ingest import drainer
+from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.drainer import Drainer
+from forebay.ingest.frames import chunks
+from forebay.ingest.keeper import BufferKeeper
+
+CHUNK_EVENTS = 40
+REFUSED_PUSHES = 2
+"""The first of the whole chunk, and the one that finds out which queue it is."""
+
+ACTIVE = "failover.buf"
+PROCESSING = "failover_processing.buf"
+
+
+class Point(NamedTuple):
+    owner: type
+    method: str
+    is_after: bool
+    concerns: Callable[..., bool] = lambda *given, **options: True
+    """Gets the arguments of the call, without `self`."""
+    prepares: Callable[..., None] = lambda *given, **options: None
+    """Done before the kill, with the same arguments."""
+
+
+def half_a_write(file: File, data: bytes, start: int, path: Path) -> None:
+    file.write_at([data[: len(data) // 2 + 3]], start)
+
+
+def is_active(file: File, data: bytes, start: int, path: Path) -> bool:
+    return path.name == ACTIVE
+
+
+def is_failed(file: File, data: bytes, start: int, path: Path) -> bool:
+    return path.parent.name == "failed"
+
+
+def is_failover(lane: Lane, *more: object, **options: object) -> bool:
+    return lane is Lane.FAILOVER
+
+
+def is_processing_file(path: Path) -> bool:
+    return path.name == PROCESSING
+
+
+def is_failed_file(path: Path) -> bool:
+    return path.parent.name == "failed" and path.suffix == ".buf"
+
+
+def is_rotation(source: Path, target: Path) -> bool:
+    return source.name == ACTIVE
+
+
+def is_note(source: Path, target: Path) -> bool:
+    return target.suffix == ".pos"
+
+
+BEFORE, AFTER = False, True
+
+POINTS = {
+    "append-file-made": Point(BufferDirectory, "_opened_to_append", AFTER, lambda path, **_: path.name == ACTIVE),
+    "append-before-write": Point(BufferDirectory, "_write", BEFORE, is_active),
+    "append-half-written": Point(BufferDirectory, "_write", BEFORE, is_active, half_a_write),
+    "append-before-sync": Point(BufferDirectory, "_write", AFTER, is_active),
+    "append-before-answer": Point(BufferDirectory, "append", AFTER, is_failover),
+    "rotate-before-rename": Point(RealFilesystem, "replace", BEFORE, is_rotation),
+    "rotate-before-directory-sync": Point(RealFilesystem, "replace", AFTER, is_rotation),
+    "rotate-done": Point(BufferDirectory, "rotate", AFTER, is_failover),
+    "drain-before-push": Point(Drainer, "_store", BEFORE),
+    "drain-before-note": Point(BufferKeeper, "_push_chunk", AFTER),
+    "drain-note-half-made": Point(RealFilesystem, "replace", BEFORE, is_note),
+    "drain-noted": Point(BufferDirectory, "note_position", AFTER),
+    "delete-before-remove": Point(BufferDirectory, "remove", BEFORE, is_processing_file),
+    "delete-before-directory-sync": Point(RealFilesystem, "remove", AFTER, is_processing_file),
+    "delete-done": Point(BufferDirectory, "remove", AFTER, is_processing_file),
+    "failed-before-write": Point(BufferDirectory, "_write", BEFORE, is_failed),
+    "failed-half-written": Point(BufferDirectory, "_write", BEFORE, is_failed, half_a_write),
+    "failed-before-sync": Point(BufferDirectory, "_write", AFTER, is_failed),
+    "failed-before-note": Point(BufferDirectory, "append_failed", AFTER),
+    "failed-stored-before-note": Point(Drainer, "_store_again", AFTER),
+    "failed-before-remove": Point(BufferDirectory, "remove", BEFORE, is_failed_file),
+    "failed-before-directory-sync": Point(RealFilesystem, "remove", AFTER, is_failed_file),
+}
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+    signal.pause()
+
+
+def arm(point: Point, count: int) -> None:
+    original = getattr(point.owner, point.method)
+    left = count
+
+    def pass_by(given: tuple[Any, ...], options: dict[str, Any]) -> None:
+        nonlocal left
+        if point.concerns(*given, **options):
+            left -= 1
+            if left == 0:
+                point.prepares(*given, **options)
+                die()
+
+    def wrapped(self: object, *given: Any, **options: Any) -> Any:
+        if not point.is_after:
+            pass_by(given, options)
+        result = original(self, *given, **options)
+        if point.is_after:
+            pass_by(given, options)
+        return result
+
+    async def wrapped_async(self: object, *given: Any, **options: Any) -> Any:
+        if not point.is_after:
+            pass_by(given, options)
+        result = await original(self, *given, **options)
+        if point.is_after:
+            pass_by(given, options)
+        return result
+
+    is_async = inspect.iscoroutinefunction(original)
+    setattr(point.owner, point.method, functools.wraps(original)(wrapped_async if is_async else wrapped))
+
+
+def refuse_first_drains() -> None:
+    original = BufferKeeper._push_chunk
+    left = REFUSED_PUSHES
+
+    async def push_chunk(self: BufferKeeper, items: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise QueueFull(items[0].queue, 0, 0)
+        return await original(self, items)
+
+    setattr(BufferKeeper, "_push_chunk", push_chunk)  # noqa: B010 -- a method, as mypy sees it, is not to be assigned
+
+
+def main() -> None:
+    name, count, *words = sys.argv[1:]
+    setattr(drainer, "chunks", functools.partial(chunks, events_max=CHUNK_EVENTS))  # noqa: B010
+    if name.startswith("failed-"):
+        refuse_first_drains()
+    arm(POINTS[name], int(count))
+    sys.argv = ["forebay", *words]
+    from forebay.cli import main as forebay
+
+    forebay()
+
+
+if __name__ == "__main__":
+    main()

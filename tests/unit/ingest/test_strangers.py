@@ -1,0 +1,86 @@
+"""Events of another process in the same directory are never overlooked, whatever this process does meanwhile."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from fixtures.buffer_steps import message
+from forebay.commitlog.filesystem import RealFilesystem
+from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.event import frames_of
+from forebay.ingest.lane import BufferLane, Rotation
+from forebay.testing.faulty_filesystem import Fault, FaultyFilesystem, Operation
+
+FRAMES = frames_of([message("1")], is_failover=True, now_us=1, cipher=None)
+PLACES = [("orders", "p")]
+
+
+class Watched:
+    """The lane of the process that drains, asked at every change it makes to the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.seen: list[tuple[str, bool]] = []
+        self._is_watching = False
+        directory = BufferDirectory(FaultyFilesystem(RealFilesystem(), self._look), folder)
+        directory.prepare()
+        self.lane = BufferLane(directory, Lane.FAILOVER, ThreadPoolExecutor(1))
+        self.other = BufferDirectory(RealFilesystem(), folder)
+
+    def _look(self, operation: Operation) -> Fault | None:
+        if self._is_watching:
+            self.seen.append((operation.name, self.lane.has_strange_events()))
+        return None
+
+    async def own(self) -> None:
+        await self.lane.adopt(lambda events: None)
+        self._is_watching = True
+
+    def append_as_other(self) -> None:
+        """As long as one of our own: sizes alone do not tell them apart."""
+        self.other.append(Lane.FAILOVER, FRAMES, is_durable=True)
+
+    def answers(self) -> set[bool]:
+        answers = {is_strange for _, is_strange in self.seen}
+        self.seen.clear()
+        return answers
+
+
+async def test_own_append_does_not_hide_the_events_of_others(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    await watched.own()
+    await watched.lane.append(FRAMES, PLACES)
+    assert watched.answers() == {False}
+    assert not watched.lane.has_strange_events()
+    watched.append_as_other()
+    assert watched.lane.has_strange_events()
+    await watched.lane.append(FRAMES, PLACES)
+    assert watched.answers() == {True}
+
+
+async def test_rotation_does_not_hide_the_events_of_others(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    await watched.own()
+    await watched.lane.append(FRAMES, PLACES)
+    watched.append_as_other()
+    watched.answers()
+    assert await watched.lane.rotate() is Rotation.FRESH
+    assert watched.answers() == {True}
+    assert watched.lane.has_strange_events()
+
+
+async def test_own_events_are_no_strangers_to_a_rotation(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    await watched.own()
+    await watched.lane.append(FRAMES, PLACES)
+    watched.answers()
+    assert await watched.lane.rotate() is Rotation.FRESH
+    assert watched.answers() == {False}
+
+
+async def test_events_that_come_while_others_are_counted_are_strangers(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.append_as_other()
+    await watched.lane.adopt(lambda events: watched.append_as_other())
+    assert watched.lane.backlog.events == 1
+    assert watched.lane.has_strange_events()
