@@ -1,7 +1,9 @@
-"""`forebay`, killed with SIGKILL at a named point: `python doomed_server.py POINT COUNT serve …`.
+"""`forebay`, killed with SIGKILL at a named point: `python doomed_server.py POINT COUNT ARMED serve …`.
 
-The process kills itself when it passes the point for the COUNT-th time. Chunks are small here, so that a drain of a
-few hundred events passes every point. Points of failed files need a queue that refuses: the first drain is refused.
+The process kills itself when it passes the point for the COUNT-th time while there is a file ARMED: so it can recover
+what another one left, before its own time comes. Chunks are small here, so that a drain of a
+few hundred events passes every point. Points of failed files need a queue that refuses: the first armed drain is
+refused.
 """
 
 from __future__ import annotations
@@ -106,13 +108,13 @@ def die() -> None:
     signal.pause()
 
 
-def arm(point: Point, count: int) -> None:
+def arm(point: Point, count: int, armed: Path) -> None:
     original = getattr(point.owner, point.method)
     left = count
 
     def pass_by(given: tuple[Any, ...], options: dict[str, Any]) -> None:
         nonlocal left
-        if point.concerns(*given, **options):
+        if armed.exists() and point.concerns(*given, **options):
             left -= 1
             if left == 0:
                 point.prepares(*given, **options)
@@ -138,14 +140,14 @@ def arm(point: Point, count: int) -> None:
     setattr(point.owner, point.method, functools.wraps(original)(wrapped_async if is_async else wrapped))
 
 
-def refuse_first_drains() -> None:
+def refuse_first_drains(armed: Path) -> None:
     original = BufferKeeper._push_chunk
     left = REFUSED_PUSHES
 
     async def push_chunk(self: BufferKeeper, items: Any) -> Any:
         nonlocal left
-        left -= 1
-        if left >= 0:
+        if armed.exists() and left:
+            left -= 1
             raise QueueFull(items[0].queue, 0, 0)
         return await original(self, items)
 
@@ -153,11 +155,11 @@ def refuse_first_drains() -> None:
 
 
 def main() -> None:
-    name, count, *words = sys.argv[1:]
+    name, count, armed, *words = sys.argv[1:]
     setattr(drainer, "chunks", functools.partial(chunks, events_max=CHUNK_EVENTS))  # noqa: B010
     if name.startswith("failed-"):
-        refuse_first_drains()
-    arm(POINTS[name], int(count))
+        refuse_first_drains(Path(armed))
+    arm(POINTS[name], int(count), Path(armed))
     sys.argv = ["forebay", *words]
     from forebay.cli import main as forebay
 

@@ -52,34 +52,52 @@ async def until_dead(server: RunningServer, seconds_max: float = 20.0) -> None:
         await asyncio.sleep(0.02)
 
 
-async def outage_with_a_kill(point: str, postgres: PostgresServer, server: RunningServer) -> Load:
-    server.program = (sys.executable, str(SCRIPT), point, str(PASSAGES.get(point, 1)))
-    await asyncio.to_thread(server.start)
-    load = Load(server.url, "orders", producers=8, groups=1)
+def doomed(point: str, server: RunningServer) -> tuple[str, ...]:
+    return (sys.executable, str(SCRIPT), point, str(PASSAGES.get(point, 1)), str(armed_file(server)))
+
+
+def armed_file(server: RunningServer) -> Path:
+    return server.data_dir.with_name("armed")
+
+
+async def outage_with_a_kill(
+    point: str, postgres: PostgresServer, server: RunningServer, successor: tuple[str, ...]
+) -> Load:
+    """Whoever comes after the killed server has to recover what it left."""
+    load = Load(server.url, point, producers=8, groups=1)
     async with load.running():
         await asyncio.sleep(CALM_SECONDS)
         await asyncio.to_thread(postgres.stop, "fast")
+        armed_file(server).touch()
         try:
             await asyncio.sleep(AWAY_SECONDS)
         finally:
             await asyncio.to_thread(postgres.start)
         await until_dead(server)
         server.kill()
-        server.program = FOREBAY
+        armed_file(server).unlink()
+        server.program = successor
         await asyncio.to_thread(server.start)
         await until_drained(server.url)
     return load
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("work", ["append", "rotate", "drain", "delete", "failed"])
 async def test_kill_at_a_point_loses_duplicates_and_reorders_nothing(
-    point: str, postgres: PostgresServer, server: RunningServer
+    work: str, postgres: PostgresServer, server: RunningServer
 ) -> None:
-    load = await outage_with_a_kill(point, postgres, server)
-    load.check(await stored_numbers(server.url, "orders"))
-    statuses = load.statuses()
-    assert statuses["queued"] > 0
-    assert statuses["broken"] > 0, "the kill was noticed by nobody"
-    told = await buffers(server.url)
-    assert (told["pending"], told["failed"], told["failedFiles"], told["unknownFiles"]) == (0, 0, [], [])
-    assert len(told["damagedFiles"]) == (1 if point.endswith("half-written") else 0)
+    points = [point for point in POINTS if point.startswith(f"{work}-")]
+    server.program = doomed(points[0], server)
+    await asyncio.to_thread(server.start)
+    successors = [*(doomed(point, server) for point in points[1:]), FOREBAY]
+    torn = 0
+    for point, successor in zip(points, successors, strict=True):
+        load = await outage_with_a_kill(point, postgres, server, successor)
+        load.check(await stored_numbers(server.url, point))
+        statuses = load.statuses()
+        assert statuses["queued"] > 0, point
+        assert statuses["broken"] > 0, f"the kill at {point} was noticed by nobody"
+        told = await buffers(server.url)
+        assert (told["pending"], told["failed"], told["failedFiles"], told["unknownFiles"]) == (0, 0, [], []), point
+        torn += point.endswith("half-written")
+        assert len(told["damagedFiles"]) == torn, point

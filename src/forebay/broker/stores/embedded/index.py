@@ -14,7 +14,6 @@ from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.commitlog.block import NO_TAG
-from forebay.model.message import TRANSACTION_ID_IS_MINTED
 
 encode_ids = msgspec.json.Encoder().encode
 
@@ -138,11 +137,11 @@ class MessageIndex:
             partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
             sizes = map(stored.payload_size, range(stored.count))
             self.add(queue, header.first_seq, header.position, partition_ids, sizes, header.created_max_us)
+            # Minted ids too: nobody was told that these messages are stored, so they may come again, buffered.
             self.add_ids(
                 [
                     (partition_id, stored.ids[place], header.first_seq + place)
                     for place, partition_id in enumerate(partition_ids)
-                    if not stored.flags[place] & TRANSACTION_ID_IS_MINTED
                 ]
             )
             found += stored.count

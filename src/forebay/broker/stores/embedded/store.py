@@ -183,9 +183,8 @@ class EmbeddedStore:
                     self._do(item)
         except BaseException as error:
             logger.exception("a cycle of the store failed", extra={"action": "store_cycle_failed"})
-            failure = _as_refusal(error)
             for item in work:
-                item.error = failure
+                item.error = _as_refusal(error, is_outcome_unknown=isinstance(item.call, Request))
             # What was appended stays in the logs, so it is part of the queues, although nobody was told so.
             self._is_index_behind = True
             self._queues.reload()
@@ -475,9 +474,9 @@ def _check_accepted(acknowledged: Sequence[Acknowledged]) -> None:
             raise _Aborted(found.answered.error)
 
 
-def _as_refusal(error: BaseException) -> BaseException:
+def _as_refusal(error: BaseException, *, is_outcome_unknown: bool) -> BaseException:
     if isinstance(error, sqlite3.OperationalError | OSError):
-        return StoreUnavailable(f"the store cannot write: {error}")
+        return StoreUnavailable(f"the store cannot write: {error}", is_outcome_unknown=is_outcome_unknown)
     return error
 
 
