@@ -10,6 +10,8 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.forebay-setup
 CORES := $(shell nproc 2>/dev/null || echo 2)
+# Tests wait for other processes half of the time, so one more of them than cores keeps the cores busy.
+WORKERS := $(shell expr $(CORES) + 1)
 # More arguments for the program behind the target: make test ARGS="-k torn -x"
 ARGS  ?=
 
@@ -36,10 +38,10 @@ demo: $(STAMP) ## See queues and Spark at work, with a kill -9 in the middle, in
 
 test: $(STAMP) ## Run all tests, with real servers and a browser.
 	@scripts/system-packages chromium strace
-	$(BIN)/pytest -n $(CORES) --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 test-fast: $(STAMP) ## Run the tests that are not marked slow, in under two minutes.
-	$(BIN)/pytest -n $(CORES) --dist loadgroup -m "not slow" $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not slow" $(ARGS)
 
 check: $(STAMP) ## Lint, formatting, types, and the one-way rule between rooms.
 	$(BIN)/ruff check

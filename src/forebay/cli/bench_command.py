@@ -82,7 +82,7 @@ Backlog = Annotated[
 SparkRounds = Annotated[
     int | None,
     typer.Option(
-        "--rounds", min=2, max=1000, help="Rounds per figure; the median counts.", show_default="5; 2 with --quick"
+        "--rounds", min=2, max=1000, help="Rounds per figure; the median counts.", show_default="5; fewer with --quick"
     ),
 ]
 Messages = Annotated[

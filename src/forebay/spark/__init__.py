@@ -32,9 +32,10 @@ so a batch that is read again has the same rows, unless messages were deleted or
 
 Exactly once holds for as long as the server remembers commits (`server.commit_retention`) and the checkpoint is kept.
 
-**Limits.** A task sends stages of 16 MiB (`maxBytesPerStage`); it holds one in memory. A reading task holds one batch
-of the server. One task has at most 100,000 messages (`maxRecordsPerPartition`). A server may be silent for 120 s in
-the middle of an answer. `commit` of the source moves the group's cursor and is not part of any guarantee.
+**Limits.** A task sends stages of 16 MiB (`maxBytesPerStage`); it holds two in memory. A reading task holds one batch
+of the server. One task has at most 100,000 messages, with a local master 500,000 (`maxRecordsPerPartition`). A server
+may be silent for 120 s in the middle of an answer. `commit` of the source moves the group's cursor and is not part of
+any guarantee.
 """
 
 from forebay.spark.java import Java, JavaNotFound, find_java

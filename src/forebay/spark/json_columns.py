@@ -15,8 +15,6 @@ import secrets
 from collections.abc import Iterable
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
@@ -83,6 +81,10 @@ class JsonColumns:
             yield from self._parsed(payloads.slice(count // 2))
 
     def _all_or_none(self, payloads: pa.Array) -> pa.Array | None:
+        # Not at the top: a process that plans a stream parses nothing, and their import is a tenth of its start.
+        import pyarrow.compute as pc
+        import pyarrow.json as pj
+
         mark = secrets.token_hex(8)
         numbers = _numbers(len(payloads))
         counted = numbers.cast(pa.string()).cast(pa.binary())
@@ -113,4 +115,6 @@ class JsonColumns:
 
 def _numbers(count: int) -> pa.Array:
     """0, 1, 2 … without NumPy, whose arrays make Arrow import pandas."""
+    import pyarrow.compute as pc
+
     return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)

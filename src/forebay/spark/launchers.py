@@ -12,13 +12,21 @@ from pathlib import Path
 import pyspark
 
 _PYTHON = """#!/bin/sh
-# Spark puts its Python code before everything else as a zip, which each process would have to compile anew.
+# Spark puts its Python code before everything else as zips, which each process would have to compile anew, and a jar.
 # This Python has the same code installed, and compiled.
+# Where nothing compiled may be written beside the code, as in many containers, it is kept with this script.
+if [ -n "$PYTHONDONTWRITEBYTECODE" ]; then
+  unset PYTHONDONTWRITEBYTECODE
+  export PYTHONPYCACHEPREFIX="${{PYTHONPYCACHEPREFIX:-{compiled}}}"
+fi
 set -f
 kept=
 IFS=:
 for place in $PYTHONPATH; do
-  [ "$place" = "{zip}" ] || kept="${{kept:+$kept:}}$place"
+  case "$place" in
+    "{spark}"/python/lib/*.zip | "{spark}"/jars/*.jar) ;;
+    *) kept="${{kept:+$kept:}}$place" ;;
+  esac
 done
 PYTHONPATH="$kept" exec "{python}" "$@"
 """
@@ -43,11 +51,14 @@ def written_script(text: str, folder: Path, kind: str, name: str) -> Path:
 
 
 def local_python(environ: Mapping[str, str] = os.environ) -> str:
-    """This Python as the processes of a local Spark are to be started with: a third of their start is saved."""
-    zipped = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
-    text = _PYTHON.format(zip=zipped, python=sys.executable)
+    """This Python as the processes of a local Spark are to be started with: most of their start is saved.
+
+    They import PySpark, a second's work if it has to be compiled, and a stream starts such a process for its source.
+    """
+    folder = cache_folder(environ)
+    text = _PYTHON.format(spark=Path(pyspark.__file__).parent, python=sys.executable, compiled=folder / "compiled")
     try:
-        return str(written_script(text, cache_folder(environ), "python", "python"))
+        return str(written_script(text, folder, "python", "python"))
     except OSError:
         # Without a place for the script it is only slower.
         return sys.executable

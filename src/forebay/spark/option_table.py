@@ -156,7 +156,14 @@ OPTIONS = (
         "About so many bytes in a batch, reckoned by the average message that is kept. At least one message.",
     ),
     Option("minPartitions", READS, _whole(1), "1", "At least so many tasks, if there are that many messages."),
-    Option("maxRecordsPerPartition", READS, _whole(1), "100000", "At most so many messages in one task."),
+    Option(
+        "maxRecordsPerPartition",
+        READS,
+        _whole(1),
+        "100000; with a local master up to 500000",
+        "At most so many messages in one task. A local session makes no more tasks than it has cores, if they can do "
+        "with 500000 each.",
+    ),
     Option(
         "failOnDataLoss",
         READS,

@@ -49,7 +49,7 @@ class ReadOptions:
     rows_max: int | None = None
     bytes_max: int | None = None
     tasks_min: int = 1
-    rows_per_task_max: int = 100_000
+    rows_per_task_max: int | None = None
     is_loss_fatal: bool = True
     payload_as: str = "binary"
     schema: str | None = None
@@ -90,7 +90,7 @@ def read_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str]
         found.get("maxOffsetsPerTrigger"),
         found.get("maxBytesPerTrigger"),
         found.get("minPartitions", 1),
-        found.get("maxRecordsPerPartition", 100_000),
+        found.get("maxRecordsPerPartition"),
         found.get("failOnDataLoss", True),
         found.get("payloadAs", "binary"),
         found.get("schema"),

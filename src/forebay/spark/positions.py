@@ -12,6 +12,9 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import NamedTuple
 
+ROWS_PER_TASK = 100_000
+ROWS_PER_TASK_MAX = 500_000
+
 
 class Position(NamedTuple):
     """A place that a user named: exactly one of the three."""
@@ -111,6 +114,18 @@ def batch_end(start: int, bounds: Bounds, rows_max: int | None, bytes_max: int |
     if bytes_max is not None and bounds.bytes and kept > 0:
         rows = min(rows, max(1, bytes_max * kept // bounds.bytes))
     return max(start, begin + rows)
+
+
+def rows_per_task(size: int, cores: int | None) -> int:
+    """How many messages a task gets of so many, where the user does not say.
+
+    A task costs as much as reading 50,000 messages. So where the cores are known there are no more tasks than cores, or
+    as many rounds of them as the limit asks for. Where they are not, small tasks use however many there turn out to be.
+    """
+    if cores is None or size <= cores * ROWS_PER_TASK:
+        return ROWS_PER_TASK
+    rounds = -(-size // (cores * ROWS_PER_TASK_MAX))
+    return -(-size // (cores * rounds))
 
 
 def split(span: SeqRange, tasks_min: int, rows_per_task_max: int) -> list[SeqRange]:

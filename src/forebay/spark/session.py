@@ -138,8 +138,9 @@ def register(spark: SparkSession) -> None:
     """
     named = {"url": spark.conf.get(_URL, None), "apiKey": spark.conf.get(_API_KEY, None)}
     defaults = {name: value for name, value in named.items() if value}
-    made_for_it = type("ForebaySource", (ForebaySource,), {"defaults": defaults})
+    made_for_it: type[ForebaySource] = type("ForebaySource", (ForebaySource,), {"defaults": defaults})
     if not _is_connect(spark) and _is_local(str(spark.conf.get("spark.master", ""))):
+        made_for_it.cores = spark.sparkContext.defaultParallelism
         spark.dataSource.register(made_for_it)
         return
     # What is shipped reaches tasks, but not the process that runs a stream's source beside the driver, which may be

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -61,8 +62,15 @@ class _Writer:
         part = str(_task().partitionId())
         queue = self._queue()
         stages: list[str] = []
-        for rows in _gathered(map(self._packing, batches), self._options.stage_bytes_max):
-            stages += _staged(queue, rows, producer, epoch, part)
+        # One stage is on its way while the next is gathered: Spark need not wait for the server's disk.
+        with ThreadPoolExecutor(1, "forebay-stage") as sender:
+            sending: Future[list[str]] | None = None
+            for rows in _gathered(map(self._packing, batches), self._options.stage_bytes_max):
+                if sending is not None:
+                    stages += sending.result()
+                sending = sender.submit(_staged, queue, rows, producer, epoch, part)
+            if sending is not None:
+                stages += sending.result()
         return Staged(producer, epoch, stages)
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], producer: str, epoch: str) -> None:

@@ -34,7 +34,7 @@ from forebay.spark import columns
 from forebay.spark.filters import Narrowing, push
 from forebay.spark.option_table import BATCH_READ, BATCH_WRITE, EITHER_READ, STREAM_READ, STREAM_WRITE
 from forebay.spark.options import ReadOptions, environment_defaults, read_options, write_options
-from forebay.spark.positions import Bounds, SeqRange, batch_end, offset_of, resolve, seq_of, split
+from forebay.spark.positions import Bounds, SeqRange, batch_end, offset_of, resolve, rows_per_task, seq_of, split
 from forebay.spark.queues import Queue
 from forebay.spark.sink import BatchWriter, StreamWriter
 from forebay.spark.wire import Wire
@@ -46,6 +46,8 @@ class ForebaySource(DataSource):
     """What is registered with a session; `session.register` makes a child of it with the session's defaults."""
 
     defaults: ClassVar[Mapping[str, str]] = {}
+    cores: ClassVar[int | None] = None
+    """How many tasks run at once, where that is certain."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,10 +62,10 @@ class ForebaySource(DataSource):
 
     def reader(self, schema: StructType) -> QueueReader:
         options = read_options(self.options, BATCH_READ, self._defaults())
-        return (FilteringReader if options.is_filter_pushed else QueueReader)(options, schema)
+        return (FilteringReader if options.is_filter_pushed else QueueReader)(options, schema, self.cores)
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 - Spark's name
-        return QueueStreamReader(read_options(self.options, STREAM_READ, self._defaults()), schema)
+        return QueueStreamReader(read_options(self.options, STREAM_READ, self._defaults()), schema, self.cores)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return BatchWriter(write_options(self.options, BATCH_WRITE, self._defaults()), schema, overwrite)
@@ -83,10 +85,11 @@ class RangePartition(InputPartition):
 class _Reader:
     """What both readers share."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType, cores: int | None = None) -> None:
         columns.check_schema(schema, options)
         self._options = options
         self._schema = schema
+        self._cores = cores
         self._narrowing = Narrowing(partitions=frozenset(options.partitions) if options.partitions else None)
 
     def _queue(self) -> Queue:
@@ -95,7 +98,8 @@ class _Reader:
     def _tasks(self, span: SeqRange) -> list[RangePartition]:
         left = self._narrowing.of(span)
         query = self._narrowing.query()
-        ranges = split(left, self._options.tasks_min, self._options.rows_per_task_max)
+        rows_max = self._options.rows_per_task_max or rows_per_task(left.size, self._cores)
+        ranges = split(left, self._options.tasks_min, rows_max)
         return [] if self._narrowing.is_nothing else [RangePartition(one, query) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

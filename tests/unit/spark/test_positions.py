@@ -16,6 +16,7 @@ from forebay.spark.positions import (
     offset_of,
     offset_position,
     resolve,
+    rows_per_task,
     seq_of,
     split,
     time_position,
@@ -32,6 +33,25 @@ def test_tasks_cover_the_range_in_order_and_once(start: int, size: int, tasks: i
     assert edges[::2] == ([start, *edges[1:-1:2]] if size else [])
     assert edges[-1:] == ([start + size] if size else [])
     assert len(parts) >= min(tasks, size)
+
+
+@pytest.mark.parametrize(
+    ("size", "cores", "tasks"),
+    [
+        (1, 2, 1),
+        (100_000, 2, 1),
+        (100_001, 2, 2),
+        (1_000_000, 2, 2),
+        (1_000_001, 2, 4),
+        (1_000_000, 8, 8),
+        (700_000, 8, 7),
+        (1_000_000, None, 10),
+    ],
+)
+def test_tasks_are_few_and_large_where_the_cores_are_known(size: int, cores: int | None, tasks: int) -> None:
+    parts = split(SeqRange(5, 5 + size), 1, rows_per_task(size, cores))
+    assert len(parts) == tasks
+    assert max(part.size for part in parts) - min(part.size for part in parts) <= 1
 
 
 @given(

@@ -45,7 +45,9 @@ class Batches:
     def prepare(self) -> None:
         rows.fill(self._url, QUEUE, self._plan.messages)
         self._queue().write.parquet(self._parquet)
-        self._spark.dataSource.register(TupleSource)
+        # A class made here is sent to the workers as it is, and not by its name.
+        cores = self._spark.sparkContext.defaultParallelism
+        self._spark.dataSource.register(type("TupleSource", (TupleSource,), {"cores": cores}))
 
     def figures(self) -> Iterator[Figure]:
         rounds = self._plan.rounds

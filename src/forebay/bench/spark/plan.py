@@ -31,7 +31,7 @@ class Plan:
     idle_rounds: int = 1
 
     @classmethod
-    def quick(cls, *, rounds: int = 2, messages: int = QUICK_MESSAGES) -> Plan:
+    def quick(cls, *, rounds: int = 1, messages: int = QUICK_MESSAGES) -> Plan:
         """Small in everything: it shows that the suite works, and says little about speed."""
         return cls(rounds, messages, live_seconds=1.0, idle_seconds=1.0, settle_seconds=0.5, live_rounds=1)
 

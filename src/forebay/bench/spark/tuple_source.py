@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
@@ -26,11 +27,20 @@ class TupleSource(ForebaySource):
         return NAME
 
     def reader(self, schema: StructType) -> TupleReader:
-        return TupleReader(read_options(self.options, BATCH_READ, self._defaults()), schema)
+        return TupleReader(read_options(self.options, BATCH_READ, self._defaults()), schema, self.cores)
 
 
 class TupleReader(QueueReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         if isinstance(partition, RangePartition):
             for batch in self._queue().batches(SeqRange(partition.start, partition.end)):
-                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                yield from zip(*map(_values, batch.columns), strict=True)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    if not pa.types.is_timestamp(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    # A time with its zone takes long to make, and many messages have the same.
+    encoded = column.dictionary_encode()
+    times = encoded.dictionary.to_pylist()
+    return [times[place] for place in encoded.indices.to_pylist()]

@@ -17,7 +17,9 @@ compressed (LZ4, ZSTD).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -42,8 +44,10 @@ STAGED_SCHEMA = pa.schema(
     ]
 )
 COLUMNS = ("payload", "partition", "transaction_id", "trace_id", "headers")
-_PIECE_ROWS = 8192
-"""Rows that are looked at in one go, so that other threads get their turn."""
+_PIECE_ROWS = 10_000
+"""Rows that are looked at in one go, so that other threads get their turn. As many as Spark sends in a batch."""
+_LOW_NUMBERS = 10_000
+"""Numbers whose four last digits are kept, for ids."""
 _any_json = msgspec.json.Decoder(msgspec.Raw)
 _decode_raw, _decode_lines = _any_json.decode, _any_json.decode_lines
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -112,13 +116,18 @@ def _checked(batch: pa.RecordBatch, stage_id: str, rows_before: int, payload_byt
         detail = f"a payload has {longest} bytes, allowed are {payload_bytes_max}"
         raise ArrowRefused("payload", detail, is_too_large=True)
     partitions = _names(batch, "partition", pa.scalar(DEFAULT_PARTITION))
-    trace_ids, headers = _texts(batch, "trace_id"), _texts(batch, "headers")
-    _check_length(trace_ids, "trace_id", 0)
-    _check_headers(headers)
+    trace_ids = _texts(batch, "trace_id", lambda given: _check_length(given, "trace_id", 0))
+    headers = _texts(batch, "headers", _check_headers)
     ids, minted = _ids(batch, stage_id, rows_before)
-    flags = pc.add(pc.multiply(_is_binary(payloads), PAYLOAD_IS_BINARY), pc.multiply(minted, TRANSACTION_ID_IS_MINTED))
-    columns = [flags.cast(pa.uint8()), partitions, ids, trace_ids, headers, payloads]
-    return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)
+    flags = pc.bit_wise_or(_flags(_is_binary(payloads), PAYLOAD_IS_BINARY), _flags(minted, TRANSACTION_ID_IS_MINTED))
+    return pa.RecordBatch.from_arrays(
+        [flags, partitions, ids, trace_ids, headers, payloads],
+        schema=STAGED_SCHEMA,
+    )
+
+
+def _flags(is_set: pa.Array, flag: int) -> pa.Array:
+    return pc.multiply(is_set, pa.scalar(flag, pa.uint8()))
 
 
 def _check_type(name: str, kind: pa.DataType) -> None:
@@ -139,10 +148,12 @@ def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type == kind else column.cast(kind)
 
 
-def _texts(batch: pa.RecordBatch, name: str) -> pa.Array:
+def _texts(batch: pa.RecordBatch, name: str, check: Callable[[pa.Array], None]) -> pa.Array:
     if name not in batch.schema.names:
         return _repeated(pa.scalar(""), batch.num_rows)
-    return pc.fill_null(_plain(batch.column(name), pa.string()), "")
+    given = pc.fill_null(_plain(batch.column(name), pa.string()), "")
+    check(given)
+    return given
 
 
 def _repeated(value: pa.Scalar, count: int) -> pa.Array:
@@ -193,9 +204,31 @@ def _ids(batch: pa.RecordBatch, stage_id: str, rows_before: int) -> tuple[pa.Arr
 
 
 def _minted(stage_id: str, rows_before: int, count: int) -> pa.Array:
-    """The stage's id with the row's number in its last group."""
-    numbers = pa.array(range(rows_before, rows_before + count), pa.int64()).cast(pa.string())
-    return pc.binary_join_element_wise(stage_id.rpartition("-")[0], pc.utf8_lpad(numbers, 12, "0"), "-")
+    """The stage's id with the row's number in its last group. All have one length, so that only digits differ."""
+    prefix, low_digits = stage_id.rpartition("-")[0], _low_digits()
+    parts = []
+    number, end = rows_before, rows_before + count
+    while number < end:
+        high, low = divmod(number, _LOW_NUMBERS)
+        run = low_digits[low : low + end - number]
+        # What is put between the runs' digits is the beginning of every id, and of the first one too.
+        parts.append(f"{prefix}-{high:08d}".encode().join([b"", *run]))
+        number += len(run)
+    return pa.Array.from_buffers(pa.string(), count, [None, _even_offsets(count, len(stage_id)), _joined(parts)])
+
+
+def _joined(parts: Sequence[bytes]) -> pa.Buffer:
+    return pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
+
+
+@lru_cache(maxsize=1)
+def _low_digits() -> list[bytes]:
+    return [b"%04d" % number for number in range(_LOW_NUMBERS)]
+
+
+@lru_cache(maxsize=8)
+def _even_offsets(count: int, width: int) -> pa.Buffer:
+    return pa.py_buffer(array("i", range(0, (count + 1) * width, width)))
 
 
 def _is_binary(payloads: pa.Array) -> pa.Array:
@@ -210,15 +243,26 @@ def _are_all_json(payloads: pa.Array) -> bool:
 
     A value may not hold a line break of its own here: only then does as many values as lines mean one value each.
     """
-    text = b"\n".join(payloads.to_pylist())
-    if text.count(b"\n") != len(payloads) - 1:
+    if b"\n" in _values(payloads):
         return False
+    one_list = pa.ListArray.from_arrays(pa.array([0, len(payloads)], pa.int32()), payloads)
+    # As bytes, not as a buffer of Arrow's: what msgspec finds in bytes it need not copy.
+    text = pc.binary_join(one_list, b"\n")[0].as_py()
     try:
         if not text.isascii():
             text.decode()
         return len(_decode_lines(text)) == len(payloads)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
+
+
+def _values(payloads: pa.Array) -> bytes:
+    """The bytes of all of them, one behind the other."""
+    _, offsets, values = payloads.buffers()
+    if values is None:
+        return b""
+    ends = memoryview(offsets).cast("i")
+    return bytes(memoryview(values)[ends[payloads.offset] : ends[payloads.offset + len(payloads)]])
 
 
 def _is_json(payload: bytes) -> bool:
