@@ -173,6 +173,7 @@ def test_what_a_full_queue_refuses_is_failed_and_a_running_server_keeps_its_hand
 ) -> None:
     http = Http(server.url)
     assert http.post("/configure", {"queue": "small", "options": {"maxSize": 5}}).status in (200, 201)
+    http.push("small", *range(5))  # and now there is no room for any
     items = [{"queue": "small", "partition": "p", "transactionId": f"s-{n}", "payload": n} for n in range(20)]
     assert http.post("/push", {"items": items, "bufferMs": 1, "bufferMax": 1}).status == 201
     wait_until(lambda: bool(http.get("/api/v1/status/buffers").json["failed"]))

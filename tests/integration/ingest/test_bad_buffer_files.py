@@ -20,8 +20,6 @@ from forebay.model.ids import minted_id
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
 
-pytestmark = pytest.mark.xdist_group("bad-buffer-files")
-
 MANY = 100_000
 PARTITIONS = 8
 ACCEPTED_US = 1_700_000_000_000_000

@@ -8,13 +8,10 @@ from typing import Any
 
 import aiohttp
 import psycopg
-import pytest
 
 from fixtures.outage_load import buffers, until_drained
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
-
-pytestmark = pytest.mark.xdist_group("encrypted-buffers")
 
 KEY = {"FOREBAY_ENCRYPTION_KEY": "5e" * 32}
 SECRET = "the colour of the door is vermilion"

@@ -16,8 +16,6 @@ from fixtures.outage_load import buffers, until_drained
 from forebay.testing.running_server import FOREBAY, RunningServer
 from forebay.testing.servers import PostgresServer
 
-pytestmark = pytest.mark.xdist_group("full-disks")
-
 PADDING = "x" * 20_000
 BUFFER_DISK = "6m"
 """More than a chunk of the drain: its position has to be noted on the way, on a disk without room."""

@@ -20,8 +20,6 @@ from forebay.testing.running_server import FOREBAY, RunningServer
 from forebay.testing.servers import PostgresServer
 from integration.ingest.doomed_server import POINTS
 
-pytestmark = pytest.mark.xdist_group("killed-at-points")
-
 SCRIPT = Path(__file__).with_name("doomed_server.py")
 CALM_SECONDS = 0.2
 AWAY_SECONDS = 0.5

@@ -15,8 +15,6 @@ from fixtures.outage_load import Load, buffers, stored_numbers, until_drained
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
 
-pytestmark = pytest.mark.xdist_group("outages")
-
 AWAY_SECONDS = 3.0
 CALM_SECONDS = 1.5
 

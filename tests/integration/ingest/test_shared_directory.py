@@ -15,8 +15,6 @@ from fixtures.outage_load import BUSY_SECONDS, Load, Producer, buffers, stored_n
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
 
-pytestmark = pytest.mark.xdist_group("shared-directory")
-
 AWAY_SECONDS = 1.5
 CALM_SECONDS = 0.5
 SERVERS = ("first", "second")
