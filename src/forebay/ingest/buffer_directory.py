@@ -150,9 +150,12 @@ class BufferDirectory:
         """0 when there is no such file."""
         return self._filesystem.status(path).size
 
-    def total_bytes(self) -> int:
-        paths = [path for lane in Lane for path in (self.active(lane), self.processing(lane))]
-        return sum(map(self.size, paths)) + sum(failed.size for failed in self.failed_files())
+    def waiting_bytes(self) -> int:
+        """In the files that are appended to or drained."""
+        return sum(self.size(path) for lane in Lane for path in (self.active(lane), self.processing(lane)))
+
+    def failed_bytes(self) -> int:
+        return sum(failed.size for failed in self.failed_files())
 
     # draining
 

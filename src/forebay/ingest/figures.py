@@ -59,7 +59,7 @@ def figures_of(
         is_db_healthy=health.is_healthy,
         reason=health.reason,
         failovers=health.failovers,
-        size_bytes=directory.total_bytes(),
+        size_bytes=directory.waiting_bytes() + directory.failed_bytes(),
         oldest_seconds=_oldest_seconds(directory, clock.now_us()),
         is_owner=lanes[Lane.FAILOVER].is_owner,
         pending_by_lane={name: lane.backlog.events - drainers[name].failed_events for name, lane in lanes.items()},

@@ -51,6 +51,8 @@ class Intake:
         self._is_remote = is_remote
         self._failover = self.keeper.failover
         self._is_alerted = False
+        self._appending_bytes = 0
+        """On their way to a file. What is written of them already counts twice, for a moment."""
 
     async def start(self, on_available: Waker) -> None:
         await self.keeper.start(on_available)
@@ -158,12 +160,14 @@ class Intake:
         is_failover = lane is self._failover
         frames = frames_of(items, is_failover=is_failover, now_us=self._clock.now_us(), cipher=self._cipher)
         size = sum(map(len, frames))
-        self._check_limits(size, len(frames))
-        self.keeper.size_bytes += size
+        self._check_limits(size + self._appending_bytes, len(frames))
+        self._appending_bytes += size
         try:
             await lane.append(frames, [(item.queue, item.partition) for item in items])
         except BufferFull as error:
             raise BufferExhausted(f"the buffer cannot be written: {error}") from error
+        finally:
+            self._appending_bytes -= size
 
     def _check_limits(self, size: int, events: int) -> None:
         size += self.keeper.size_bytes

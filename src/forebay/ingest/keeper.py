@@ -54,8 +54,8 @@ class BufferKeeper:
         self.is_paused = False
         """Push maintenance: everything is buffered and nothing is drained."""
         self.is_store_open = False
-        self.size_bytes = 0
-        """In all buffer files, as of the last look and what was appended since."""
+        self._failed_bytes = 0
+        """As of the last look."""
         self.progress = asyncio.Event()
         """Set whenever something was drained."""
         self.directory = BufferDirectory(filesystem, directory)
@@ -77,6 +77,11 @@ class BufferKeeper:
     def held_events(self) -> int:
         """Failover events that wait for the drain, without those that the store refuses."""
         return self.failover.backlog.events - self.drainers[Lane.FAILOVER].failed_events
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all buffer files."""
+        return self.directory.waiting_bytes() + self._failed_bytes
 
     def poke(self) -> None:
         """Something may be due."""
@@ -115,7 +120,7 @@ class BufferKeeper:
             return False
         for drainer in (self.drainers[Lane.QOS0], self.drainers[Lane.FAILOVER]):
             drainer.failed, drainer.failed_events = await drainer.lane.adopt(self.recovery.found)
-        self.size_bytes = await self.in_files(self.directory.total_bytes)
+        self._failed_bytes = await self.in_files(self.directory.failed_bytes)
         self.schedule.put_off(time.monotonic())  # nobody notes what others have pushed
         return True
 
@@ -147,7 +152,7 @@ class BufferKeeper:
                     await self._open_store()
                 if not self.health.is_healthy or now >= next_health:
                     next_health = now + HEALTH_SECONDS
-                    self.size_bytes = await self.in_files(self.directory.total_bytes)
+                    self._failed_bytes = await self.in_files(self.directory.failed_bytes)
                     await self._look_at_store()
                 if self.is_paused or not await self._own_directory():
                     continue
@@ -184,7 +189,6 @@ class BufferKeeper:
         self.progress.set()
         if drainer.counts.drained > before:
             _log.info("%s: %d events flushed", drainer.lane.lane, drainer.counts.drained - before)
-            self.size_bytes = await self.in_files(self.directory.total_bytes)
 
     async def _push_chunk(self, items: Sequence[PushItem]) -> list[Pushed]:
         async with asyncio.timeout(self._limits.drain_seconds):

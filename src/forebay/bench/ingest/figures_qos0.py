@@ -13,7 +13,7 @@ from forebay.bench.broker.prepared import pushes
 from forebay.bench.broker.servers import AsgiServer, ForebayServer
 from forebay.bench.harness import Figure, at_least, at_most, rate
 from forebay.bench.ingest.outages import metric, wait_until_drained
-from forebay.bench.ingest.plan import TASKS, Plan
+from forebay.bench.ingest.plan import CONNECTIONS_BY_HAND, TASKS, Plan
 from forebay.client import AsyncClient
 
 RATE = "events/s"
@@ -34,16 +34,17 @@ def figures(server: ForebayServer, database_url: str, plan: Plan) -> Iterator[Fi
         return found
 
     with AsgiServer("forebay.bench.broker.insert_app:app", {insert_app.URL_VARIABLE: database_url}) as by_hand:
-        theirs = pushes(by_hand.url, 1, TASKS, plan.events, is_forebay=False)
+        theirs = pushes(by_hand.url, 1, CONNECTIONS_BY_HAND, plan.events, is_forebay=False)
         yield at_least(
             10,
-            "QoS 0: single events by 64 tasks",
+            f"QoS 0: single events by {TASKS} tasks",
             RATE,
             ours,
             "one transaction per push",
             theirs,
             rounds=plan.rounds,
-            note="ours through the client, which merges pushes that wait; theirs prepared requests, 64 connections",
+            note="ours through the client, which merges pushes that wait; theirs prepared requests over "
+            f"{CONNECTIONS_BY_HAND} connections, more of which change nothing",
         )
     fewest = statistics.median(writes)
     yield at_most(

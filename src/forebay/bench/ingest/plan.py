@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TASKS = 64
+TASKS = 512
+CONNECTIONS_BY_HAND = 64
 CONNECTIONS = 16
 
 
