@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROW = {"name", "value", "unit", "against", "against_value", "ratio", "goal", "holds", "best", "against_best", "note"}
-GOALS = [10, 0.01, 1, 3, 1, 1, 1, 1, 1.25]
+GOALS = [10, 0, 0, 0.01, 1, 3, 1, 1, 1, 1, 1.25]
 """QoS 0: rate, writes, visibility. Outage: latency, beginning, drain. Recovery: few events, many, memory."""
 
 

@@ -1,6 +1,7 @@
 """`forebay bench ingest`: QoS 0, failover, drain and start-up recovery, on a real PostgreSQL.
 
-- **QoS 0**: 10,000 single events of 512 tasks through the client, which lets pushes that wait together share a request.
+- **QoS 0**: 10,000 single events of 64 tasks (and of 1 and 512) through the client, which lets pushes that wait
+  together share a request.
   Beside it an endpoint that inserts and commits one row per request (`bench.broker.insert_app`), which is what one
   transaction per push costs. Store writes are counted by the server; visibility is from the push to a consumer that
   waits in a long poll, at 1,000 events/s.

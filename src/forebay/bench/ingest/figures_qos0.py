@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from forebay.bench.broker import insert_app
 from forebay.bench.broker.prepared import pushes
 from forebay.bench.broker.servers import AsgiServer, ForebayServer
-from forebay.bench.harness import Figure, at_least, at_most, rate
+from forebay.bench.harness import Figure, Measure, at_least, at_most, for_information, rate
 from forebay.bench.ingest.outages import metric, wait_until_drained
-from forebay.bench.ingest.plan import CONNECTIONS_BY_HAND, TASKS, Plan
+from forebay.bench.ingest.plan import OTHER_TASKS, TASKS, Plan
 from forebay.client import AsyncClient
 
 RATE = "events/s"
@@ -26,26 +26,28 @@ def figures(server: ForebayServer, database_url: str, plan: Plan) -> Iterator[Fi
     url = server.url
     writes: list[float] = []
 
-    def ours() -> float:
-        before = metric(url, "forebay_buffer_store_writes_total", "qos0")
-        found = rate(plan.events, lambda: asyncio.run(_push(url, plan.events)))
-        wait_until_drained(url)
-        writes.append(metric(url, "forebay_buffer_store_writes_total", "qos0") - before)
-        return found
+    def ours(tasks: int, events: int) -> Measure:
+        def measure() -> float:
+            before = metric(url, "forebay_buffer_store_writes_total", "qos0")
+            found = rate(events, lambda: asyncio.run(_push(url, events, tasks)))
+            wait_until_drained(url)
+            if tasks == TASKS:
+                writes.append(metric(url, "forebay_buffer_store_writes_total", "qos0") - before)
+            return found
 
+        return measure
+
+    beside = "one transaction per push"
+    note = "ours through the client, which merges pushes that wait; theirs prepared requests, as many connections"
     with AsgiServer("forebay.bench.broker.insert_app:app", {insert_app.URL_VARIABLE: database_url}) as by_hand:
-        theirs = pushes(by_hand.url, 1, CONNECTIONS_BY_HAND, plan.events, is_forebay=False)
-        yield at_least(
-            10,
-            f"QoS 0: single events by {TASKS} tasks",
-            RATE,
-            ours,
-            "one transaction per push",
-            theirs,
-            rounds=plan.rounds,
-            note="ours through the client, which merges pushes that wait; theirs prepared requests over "
-            f"{CONNECTIONS_BY_HAND} connections, more of which change nothing",
-        )
+        theirs = pushes(by_hand.url, 1, TASKS, plan.events, is_forebay=False)
+        name = f"QoS 0: single events by {TASKS} tasks"
+        yield at_least(10, name, RATE, ours(TASKS, plan.events), beside, theirs, rounds=plan.rounds, note=note)
+        for tasks in OTHER_TASKS:
+            events = plan.events if tasks > TASKS else plan.events // 10
+            theirs = pushes(by_hand.url, 1, tasks, events, is_forebay=False)
+            name = f"QoS 0: single events by {tasks} task{'s' if tasks > 1 else ''}"
+            yield for_information(name, RATE, ours(tasks, events), beside, theirs, rounds=plan.rounds, note=note)
     fewest = statistics.median(writes)
     yield at_most(
         0.01,
@@ -68,15 +70,15 @@ def figures(server: ForebayServer, database_url: str, plan: Plan) -> Iterator[Fi
     )
 
 
-async def _push(url: str, events: int) -> None:
+async def _push(url: str, events: int, tasks: int) -> None:
     queue = f"metrics-{uuid.uuid4().hex}"
     async with AsyncClient(url) as client:
 
         async def task(number: int) -> None:
-            for n in range(number, events, TASKS):
+            for n in range(number, events, tasks):
                 await client.push(queue, {"n": n, "cpu": 45}, buffer_ms=BUFFER_MS, buffer_max=BUFFER_MAX)
 
-        await asyncio.gather(*[task(number) for number in range(TASKS)])
+        await asyncio.gather(*[task(number) for number in range(tasks)])
 
 
 async def _visibility_ms(url: str, seconds: float) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TASKS = 512
-CONNECTIONS_BY_HAND = 64
+TASKS = 64
+OTHER_TASKS = (1, 512)
+"""The gain follows from how many pushes wait together, so it is shown for a lone producer and for a busy one too."""
 CONNECTIONS = 16
 
 
