@@ -39,6 +39,8 @@ CLASSIC = {
     # Spark's own expression, and API keys.
     "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]?key|api[.]?key",
 }
+UNCHECKED_ARROW = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false"}
+"""Arrow's Java half looks at borders and nulls on every access; Spark has looked already when it asks for a value."""
 _URL = "spark.forebay.url"
 _API_KEY = "spark.forebay.apiKey"
 
@@ -66,7 +68,7 @@ def spark_session(
         builder = builder.remote(master)
     else:
         on_progress("Spark: finding Java")
-        _prepare_environment(master, python)
+        prepare_environment(master, python)
         builder = builder.master(master)
     on_progress(f"Spark: {'connecting to' if is_connect else 'starting on'} {master}")
     for name, value in settings.items():
@@ -113,8 +115,10 @@ def _own_settings(url: str | None, api_key: str | None) -> dict[str, str]:
     return {name: value for name, value in ((_URL, url), (_API_KEY, api_key)) if value is not None}
 
 
-def _prepare_environment(master: str, python: str | None) -> None:
+def prepare_environment(master: str, python: str | None) -> None:
     os.environ["JAVA_HOME"] = str(find_java().home)
+    for name, value in UNCHECKED_ARROW.items():
+        os.environ.setdefault(name, value)
     if python is not None:
         os.environ["PYSPARK_PYTHON"] = python
     elif _is_local(master):

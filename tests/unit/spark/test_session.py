@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forebay.spark import JavaNotFound, start_session
-from forebay.spark.session import settings_for
+from forebay.spark.session import UNCHECKED_ARROW, prepare_environment, settings_for
 from forebay.spark.shipping import package_zip
 
 
@@ -39,6 +39,16 @@ def test_failed_start_is_told_to_whoever_waits(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(JavaNotFound, match="JAVA_HOME"):
         start_session("local[1]", on_progress=told.append).result(60)
     assert told == ["Spark: finding Java"]
+
+
+def test_arrow_checks_are_off_unless_the_user_has_a_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    unsafe, null_check = UNCHECKED_ARROW
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", unsafe):  # all that is set here is undone after the test
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+        monkeypatch.delenv(name)
+    monkeypatch.setenv(null_check, "true")
+    prepare_environment("local[1]", None)
+    assert (os.environ[unsafe], os.environ[null_check]) == ("true", "true")
 
 
 def test_package_is_zipped_once_and_imports_from_the_zip(tmp_path: Path) -> None:
