@@ -25,13 +25,13 @@ class Coalescer(Generic[W, R]):
         self._waiting: deque[tuple[W, int, asyncio.Future[R]]] = deque()
         self._leader: asyncio.Task[None] | None = None
 
-    async def submit(self, work: W, size: int) -> R:
-        """Await the commit. A wait that is cancelled takes the work back, unless it is on its way already."""
+    def submit(self, work: W, size: int) -> asyncio.Future[R]:
+        """The commit to wait for. Cancelling it takes the work back, unless it is on its way already."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((work, size, future))
         if self._leader is None:
             self._leader = asyncio.create_task(self._lead())
-        return await future
+        return future
 
     async def drain(self) -> None:
         """Until everything that waits is settled."""

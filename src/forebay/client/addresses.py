@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from forebay.model.queue import DEFAULT_GROUP
@@ -13,6 +14,7 @@ class Address(NamedTuple):
     group: str = DEFAULT_GROUP
 
 
+@lru_cache(maxsize=1024)
 def parse_address(text: str) -> Address:
     """Read `queue[/partition][@group]`. Names with `/` or `@` in them go through `Address` itself."""
     place, at, group = text.partition("@")

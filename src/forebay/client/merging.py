@@ -31,13 +31,13 @@ class PushMerger(Generic[Told]):
         self._waiting: deque[tuple[bytes, asyncio.Future[Told]]] = deque()
         self._sending: asyncio.Task[None] | None = None
 
-    async def push(self, item: bytes) -> Told:
-        """A cancelled push may be stored all the same, like any whose answer was not waited for."""
+    def push(self, item: bytes) -> asyncio.Future[Told]:
+        """A push whose answer is not waited for may be stored all the same."""
         future: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._sending is None:
             self._sending = asyncio.create_task(self._send_all())
-        return await future
+        return future
 
     @property
     def is_idle(self) -> bool:

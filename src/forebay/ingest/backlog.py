@@ -52,15 +52,15 @@ class Backlog:
 
     def remove(self, places: Sequence[Place]) -> None:
         counts = self._places
-        for place in places:
-            left = counts[place] - 1
+        for place, gone in Counter(places).items():
+            left = counts[place] - gone
             if left > 0:
                 counts[place] = left
             elif left == 0:
                 del counts[place]
             else:
-                raise InvariantBroken(f"{place} has no buffered events, and one of them was stored")
-            self.events -= 1
+                raise InvariantBroken(f"{place} has {counts[place]} buffered events, and {gone} of them were stored")
+            self.events -= gone
 
     def holds(self, place: Place) -> bool:
         return place in self._places

@@ -56,12 +56,14 @@ class BufferDirectory:
         self.base = base
         self.failed = base / "failed"
         self._drain_lock: Lock | None = None
+        self._active = {lane: base / f"{lane}.buf" for lane in Lane}
+        self._processing = {lane: base / f"{lane}_processing.buf" for lane in Lane}
 
     def active(self, lane: Lane) -> Path:
-        return self.base / f"{lane}.buf"
+        return self._active[lane]
 
     def processing(self, lane: Lane) -> Path:
-        return self.base / f"{lane}_processing.buf"
+        return self._processing[lane]
 
     def prepare(self) -> None:
         """Make what is missing. Whatever a crash left of it is made whole by the next start."""

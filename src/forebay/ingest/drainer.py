@@ -172,11 +172,9 @@ class Drainer:
 
     async def _store(self, path: Path, file: File, chunk: Chunk) -> None:
         """All of the chunk: into the store, or behind what the store refuses."""
-        covers = self.lane.backlog.processing.covers
-        found = zip(chunk.events, chunk.spans, strict=True)
-        waiting = [_Waiting(event, span, covers(span)) for event, span in found if span not in self._settled]
-        free = [one for one in waiting if one.event.queue not in self.failed]
-        held = [one for one in waiting if one.event.queue in self.failed]
+        waiting = self._unsettled(chunk)
+        held = [one for one in waiting if one.event.queue in self.failed] if self.failed else []
+        free = [one for one in waiting if one.event.queue not in self.failed] if held else waiting
         try:
             await self._push_events([one.event for one in free])
             self._release(free)
@@ -185,6 +183,13 @@ class Drainer:
         for queue in dict.fromkeys(one.event.queue for one in held):
             await self._hold(file, queue, [one for one in held if one.event.queue == queue])
         self._settled.clear()
+
+    def _unsettled(self, chunk: Chunk) -> list[_Waiting]:
+        covers, settled = self.lane.backlog.processing.covers, self._settled
+        found = zip(chunk.events, chunk.spans, strict=True)
+        if covers((chunk.start, chunk.end)) and not settled:  # as almost always
+            return [_Waiting(event, span, True) for event, span in found]
+        return [_Waiting(event, span, covers(span)) for event, span in found if span not in settled]
 
     async def _store_by_queue(self, waiting: list[_Waiting]) -> list[_Waiting]:
         """Returns what is refused."""
@@ -237,7 +242,7 @@ class Drainer:
     def _release(self, waiting: Sequence[_Waiting]) -> None:
         places = [(one.event.queue, one.event.partition) for one in waiting if one.is_counted]
         self.lane.backlog.remove(places)
-        self._settled.update(one.span for one in waiting)
+        self._settled.update([one.span for one in waiting])
 
     async def _hold(self, file: File, queue: str, waiting: list[_Waiting]) -> None:
         """Into the queue's failed file, as they are. Their places stay fenced."""

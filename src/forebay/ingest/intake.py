@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from forebay.ingest.limits import BufferLimits
 _log = logging.getLogger("forebay.ingest")
 
 FENCE_LOOK_SECONDS = 0.01
+SIZE_LOOK_SECONDS = 0.1
+"""How old a look at the files' sizes may be to let a push in. Nothing is refused on an old one."""
 
 
 class Intake:
@@ -53,6 +56,8 @@ class Intake:
         self._is_alerted = False
         self._appending_bytes = 0
         """On their way to a file. What is written of them already counts twice, for a moment."""
+        self._seen_bytes = self._bytes_since = 0
+        self._looked_at = -math.inf
 
     async def start(self, on_available: Waker) -> None:
         await self.keeper.start(on_available)
@@ -160,7 +165,7 @@ class Intake:
         is_failover = lane is self._failover
         frames = frames_of(items, is_failover=is_failover, now_us=self._clock.now_us(), cipher=self._cipher)
         size = sum(map(len, frames))
-        self._check_limits(size + self._appending_bytes, len(frames))
+        self._check_limits(size, len(frames))
         self._appending_bytes += size
         try:
             await lane.append(frames, [(item.queue, item.partition) for item in items])
@@ -168,11 +173,14 @@ class Intake:
             raise BufferExhausted(f"the buffer cannot be written: {error}") from error
         finally:
             self._appending_bytes -= size
+            self._bytes_since += size
 
-    def _check_limits(self, size: int, events: int) -> None:
-        size += self.keeper.size_bytes
-        events += self._failover.backlog.events + self.keeper.qos0.backlog.events
+    def _check_limits(self, own_size: int, events: int) -> None:
         limits = self.limits
+        events += self._failover.backlog.events + self.keeper.qos0.backlog.events
+        size = own_size + self._size_bytes(SIZE_LOOK_SECONDS)
+        if size > limits.max_bytes:
+            size = own_size + self._size_bytes(0)
         if size > limits.max_bytes or events > limits.max_events:
             raise BufferExhausted(
                 f"the buffer is full: with this push {events} events, {size} bytes would wait; "
@@ -182,6 +190,13 @@ class Intake:
         if is_much and not self._is_alerted:
             _log.error("much waits in buffer files: %d events, %d bytes", events, size)
         self._is_alerted = is_much
+
+    def _size_bytes(self, age_seconds_max: float) -> int:
+        """Of the files, with what is on its way to them and what went there since the last look."""
+        now = time.monotonic()
+        if now - self._looked_at >= age_seconds_max:
+            self._seen_bytes, self._bytes_since, self._looked_at = self.keeper.size_bytes, 0, now
+        return self._seen_bytes + self._bytes_since + self._appending_bytes
 
     # the fence
 

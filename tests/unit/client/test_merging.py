@@ -33,7 +33,7 @@ class Server:
 async def pushed_together(server: Server, items: Sequence[bytes]) -> list[Pushed | BaseException]:
     """One push is under way; the others come meanwhile."""
     merger = PushMerger(server.send)
-    tasks = [asyncio.create_task(merger.push(item)) for item in items]
+    tasks = [merger.push(item) for item in items]
     while not server.requests:
         await asyncio.sleep(0)
     server.go.set()
@@ -53,10 +53,10 @@ async def test_pushes_that_wait_go_together_in_order_and_get_their_own_answers()
     server = Server()
     names = [b"%d" % n for n in range(50)]
     merger = PushMerger(server.send)
-    first = asyncio.create_task(merger.push(b"first"))
+    first = merger.push(b"first")
     while not server.requests:
         await asyncio.sleep(0)
-    others = [asyncio.create_task(merger.push(name)) for name in names]
+    others = [merger.push(name) for name in names]
     await asyncio.sleep(0)
     server.go.set()
     answers = await asyncio.gather(first, *others)
@@ -92,7 +92,7 @@ async def test_request_stays_within_its_limits(item: bytes, most: int) -> None:
 async def test_cancelled_push_takes_nobody_with_it() -> None:
     server = Server()
     merger = PushMerger(server.send)
-    cancelled, other = asyncio.create_task(merger.push(b"a")), asyncio.create_task(merger.push(b"b"))
+    cancelled, other = merger.push(b"a"), merger.push(b"b")
     while not server.requests:
         await asyncio.sleep(0)
     cancelled.cancel()

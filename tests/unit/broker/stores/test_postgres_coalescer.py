@@ -41,7 +41,7 @@ async def test_requests_that_wait_together_share_a_commit_in_order() -> None:
     groups = Groups()
     groups.gate.clear()
     coalescer = Coalescer(groups.commit, size_max=3)
-    tasks = [asyncio.create_task(coalescer.submit(n, 1)) for n in range(6)]
+    tasks = [coalescer.submit(n, 1) for n in range(6)]
     while not groups.seen:
         await asyncio.sleep(0)
     groups.gate.set()
@@ -72,7 +72,7 @@ async def test_cancelled_wait_does_not_take_the_work_back() -> None:
     groups = Groups()
     groups.gate.clear()
     coalescer = Coalescer(groups.commit, size_max=100)
-    task = asyncio.create_task(coalescer.submit(1, 1))
+    task = coalescer.submit(1, 1)
     while not groups.seen:
         await asyncio.sleep(0)
     task.cancel()
