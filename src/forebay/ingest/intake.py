@@ -22,6 +22,7 @@ from forebay.ingest.figures import BufferFigures
 from forebay.ingest.keeper import BufferKeeper
 from forebay.ingest.lane import BufferLane
 from forebay.ingest.limits import BufferLimits
+from forebay.ingest.time_limit import TimeLimit
 
 _log = logging.getLogger("forebay.ingest")
 
@@ -53,6 +54,7 @@ class Intake:
         self._cipher = cipher
         self._is_remote = is_remote
         self._failover = self.keeper.failover
+        self._patience = TimeLimit(self.limits.store_seconds)
         self._is_alerted = False
         self._appending_bytes = 0
         """On their way to a file. What is written of them already counts twice, for a moment."""
@@ -122,8 +124,7 @@ class Intake:
         if not self._is_remote:
             return await self._store.push(items)
         try:
-            async with asyncio.timeout(self.limits.store_seconds):
-                return await self._store.push(items)
+            return await self._patience.hold(self._store.push(items))
         except TimeoutError as error:
             reason = f"no answer within {self.limits.store_seconds:g} s"
             raise StoreUnavailable(reason, is_outcome_unknown=True) from error
