@@ -178,8 +178,10 @@ async def test_a_dead_server_is_left_out_for_the_next_one(any_server: RunningSer
 async def losing_proxy(url: str, losses: int) -> AsyncIterator[str]:
     """A proxy that lets requests through and, so many times, cuts the connection instead of passing the answer on."""
     left = losses
+    serving: set[asyncio.Task[None] | None] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.current_task())
         parts = urlsplit(url)
         server_reader, server_writer = await asyncio.open_connection(parts.hostname, parts.port)
         requests = asyncio.create_task(pump(reader, server_writer))
@@ -206,6 +208,7 @@ async def losing_proxy(url: str, losses: int) -> AsyncIterator[str]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    await asyncio.gather(*filter(None, serving))
 
 
 async def test_an_answer_that_is_lost_stores_nothing_twice(any_server: RunningServer) -> None:

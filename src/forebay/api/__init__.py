@@ -4,8 +4,11 @@ A request's way through this room, and who does what on it:
 
 | step | module |
 |---|---|
+| one connection: requests in line, answers in order, at the client's pace | `http_protocol`, `outlet` |
+| all connections: one timer, an orderly end | `connections`, `server` |
+| bytes to a request, an answer to bytes | `request_parser`, `answer_bytes` |
 | find the operation by method and path; turn what went wrong into an answer | `app`, `routing` |
-| read the body within its limits, decompressed if need be | `exchange` |
+| read the body within its limits, decompressed if need be | `exchange`, `body_stream` |
 | one decode into a struct; names, sizes and numbers judged, the faulty field named | `bodies`, `parameters` |
 | do it: ask the store, wait for messages, wake who waits | `routes/`, one file per resource |
 | one encode of the answer | `answers` |
@@ -18,8 +21,16 @@ number with thirty digits, a key that stands twice and the blanks of the produce
 
 **Limits**, each with its answer. Body 64 MiB, and as much once decompressed (413); 10,000 items in a request (400);
 payload 10 MiB (413); names and ids of 1 to 255 characters without NUL, and without `.` or `..` between slashes (400);
-long poll one hour (400); 100 query parameters (400). A body is refused as soon as it passes the limit; what is over it
-is read and thrown away, so that the sender gets to see the answer.
+long poll one hour (400); 100 query parameters (400); head of a request 64 KiB, and as much for trailers (431). A body
+is refused as soon as it passes the limit; what is over it is read and thrown away, so that the sender gets to see the
+answer. Of a body that no handler has asked for, and of requests that come before the last was answered, some are
+taken (64 KiB, 8 requests, or what one read brings); then the connection is not read until that changes. A client that
+owes us the rest of a request, or the next one, or the taking of its answer, and does not move for 75 seconds, is
+closed.
+
+**HTTP/1.1 and 1.0**, plain or in TLS; no HTTP/2, and no upgrade to anything: such a request is served as it is. What
+cannot be parsed, or could be parsed in two ways, is answered with 400 after everything that came before it, and the
+connection is closed; a request that breaks before its handler began never begins.
 
 **All or nothing.** A push is stored whole or refused whole, with the first fault named by its path
 (`items[3].queue`). A request that was refused changed nothing. What is answered 201 is as durable as its `receipt`

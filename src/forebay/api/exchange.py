@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from forebay.api.problems import Problem, wrong
-
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+from forebay.api.body_stream import BODY_BYTES_MAX, BodyStream, too_large
+from forebay.api.body_stream import ClientGone as ClientGone
+from forebay.api.problems import JSON_PROBLEM, Problem, wrong
 
 QUERY_FIELDS_MAX = 100
-BODY_BYTES_MAX = 64 * 1024 * 1024
-DISCARDED_BYTES_MAX = 4 * BODY_BYTES_MAX
-"""What is read and thrown away of a body that is too large, so that its sender reads the answer instead of an error."""
 INLINE_BYTES_MAX = 256 * 1024
 """Compressed bodies above this are decompressed in a thread, so that other requests go on meanwhile."""
 JSON = b"application/json"
@@ -31,6 +28,10 @@ class Answer(NamedTuple):
 NO_CONTENT = Answer(204)
 
 
+def refusal(problem: Problem) -> Answer:
+    return Answer(problem.status, problem.body(), JSON_PROBLEM, problem.headers)
+
+
 class StreamedAnswer(NamedTuple):
     """An answer whose body is made while it is sent. If making it fails, the connection is cut: nothing ends it."""
 
@@ -40,37 +41,70 @@ class StreamedAnswer(NamedTuple):
 
 
 class Request:
-    """What a handler sees: `path` holds the parameters of the path, decoded, in order."""
+    """What a handler sees: `path` holds the parameters of the path, decoded, in order.
 
-    __slots__ = ("_query", "_receive", "body_bytes_max", "path", "scope")
+    Names of headers are in lower case. `raw_path` and `query_string` are as they were sent, percent signs and all.
+    """
 
-    def __init__(self, scope: Mapping[str, Any], receive: Receive, path: tuple[str, ...], body_bytes_max: int) -> None:
-        self.scope = scope
-        self.path = path
-        self.body_bytes_max = body_bytes_max
-        self._receive = receive
+    __slots__ = (
+        "_query",
+        "body_bytes_max",
+        "headers",
+        "is_kept_alive",
+        "is_version_1_0",
+        "method",
+        "path",
+        "query_string",
+        "raw_path",
+        "stream",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        raw_path: bytes,
+        query_string: bytes = b"",
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        stream: BodyStream | None = None,
+        *,
+        is_kept_alive: bool = True,
+        is_version_1_0: bool = False,
+    ) -> None:
+        self.method = method
+        self.raw_path = raw_path
+        self.query_string = query_string
+        self.headers = headers
+        self.stream = stream or BodyStream()
+        self.is_kept_alive = is_kept_alive
+        self.is_version_1_0 = is_version_1_0
+        self.path: tuple[str, ...] = ()
+        self.body_bytes_max = BODY_BYTES_MAX
         self._query: dict[str, str] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.raw_path.decode('latin-1')}"
 
     @property
     def query(self) -> dict[str, str]:
         """Query parameters; of one that is given twice, the last counts."""
         if self._query is None:
-            self._query = _parsed(self.scope["query_string"])
+            self._query = _parsed(self.query_string)
         return self._query
 
     def values(self, name: str) -> tuple[str, ...]:
         """All that a query parameter was given, in order."""
-        return tuple([value for key, value in _pairs(self.scope["query_string"]) if key == name])
+        return tuple([value for key, value in _pairs(self.query_string) if key == name])
 
     def header(self, name: bytes) -> bytes:
-        for known, value in self.scope["headers"]:
+        for known, value in self.headers:
             if known == name:
-                return bytes(value)
+                return value
         return b""
 
     async def body(self) -> bytes:
         """The whole body as it was before any Content-Encoding."""
-        raw = await self._read(self.body_bytes_max)
+        stream, limit = self.stream, self.body_bytes_max
+        raw = stream.whole(limit) if stream.is_whole else await stream.read(limit)
         encoding = self.header(b"content-encoding").strip().lower()
         if encoding in (b"", b"identity"):
             return raw
@@ -85,40 +119,9 @@ class Request:
             return decompressed(raw, self.body_bytes_max)
         return await asyncio.to_thread(decompressed, raw, self.body_bytes_max)
 
-    async def _read(self, limit: int) -> bytes:
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        first: bytes = message.get("body", b"")
-        if not message.get("more_body"):
-            if len(first) > limit:
-                raise _too_large(limit)
-            return first
-        parts, size = [first], len(first)
-        while message.get("more_body"):
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            part = message.get("body", b"")
-            size += len(part)
-            if size <= limit:
-                parts.append(part)
-            else:
-                parts.clear()
-                if size > DISCARDED_BYTES_MAX:
-                    break
-        if size > limit:
-            raise _too_large(limit)
-        return b"".join(parts)
-
-    async def disconnected(self) -> None:
-        """Return when the client has gone away. Only for requests whose body nobody wants."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-
-class ClientGone(Exception):
-    """Nobody is there to answer to."""
+    def disconnected(self) -> asyncio.Future[None]:
+        """Done when the client has gone away. Only for requests whose body nobody wants."""
+        return self.stream.gone()
 
 
 def decompressed(raw: bytes, limit: int) -> bytes:
@@ -131,19 +134,10 @@ def decompressed(raw: bytes, limit: int) -> bytes:
     except zlib.error as error:
         raise wrong(None, f"the body cannot be decompressed: {error}") from error
     if len(text) > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     if not machine.eof or machine.unused_data:
         raise wrong(None, "the compressed body is cut off or has something behind it")
     return text
-
-
-def _too_large(limit: int) -> Problem:
-    return Problem(
-        413,
-        f"the body is larger than {limit} bytes",
-        code="too_large",
-        headers=((b"connection", b"close"),),
-    )
 
 
 def _parsed(query: bytes) -> dict[str, str]:

@@ -44,6 +44,7 @@ TITLES = {
     413: "Too large",
     415: "Cannot read this encoding",
     429: "Queue full",
+    431: "Head too large",
     500: "A bug in Forebay",
     503: "Not now",
     507: "Disk full",

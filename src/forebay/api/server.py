@@ -1,4 +1,4 @@
-"""The server: a socket, uvicorn behind it, and a stop that loses nothing.
+"""The server: a socket, connections behind it, and a stop that loses nothing.
 
 Stopping, in order: accept no more; end long polls with 204; let requests that are under way finish, up to a limit of
 time; close the store, which finishes its commits. A client never sees a connection cut in the middle of an answer.
@@ -11,20 +11,17 @@ import gc
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvicorn
-
 from forebay.api.app import App
-from forebay.api.one_write import Protocol
+from forebay.api.connections import Connections
+from forebay.api.http_protocol import HttpProtocol
 from forebay.api.service import Service
 from forebay.errors import Permanent
 
 BACKLOG = 2048
-KEEP_ALIVE_SECONDS = 75
 COLLECT_AFTER_OBJECTS = 50_000
 """How many more containers are made than freed before the garbage collector looks; Python's own default is 700."""
 
@@ -68,43 +65,42 @@ def bound_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-class _Uvicorn(uvicorn.Server):
-    """Uvicorn without its signal handlers: the order of stopping is decided here."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 async def serve(service: Service, listening: Listening, on_ready: Callable[[], None]) -> None:
     """Serve until SIGTERM or SIGINT; the store is closed after the last request."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = _Uvicorn(_settings(App(service), listening))
+    certificate = _certificate(listening)
+    connections = Connections(App(service))
     try:
         # Before the store is there: `/healthz` has to answer, and `/readyz` to tell how recovery goes.
-        serving = asyncio.create_task(server.serve(sockets=[listening.socket]))
+        accepting = await loop.create_server(
+            lambda: HttpProtocol(connections), sock=listening.socket, ssl=certificate, backlog=BACKLOG
+        )
         stopping = asyncio.create_task(stop.wait())
+        starting = asyncio.create_task(service.start())
         try:
-            starting = asyncio.create_task(service.start())
-            await asyncio.wait({starting, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not stop.is_set() and not serving.done():
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not stop.is_set():
                 await starting
                 _collect_rarely()
                 on_ready()
-                await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
+                await stopping
         finally:
+            accepting.close()
+            await _ended(starting, stopping)
             await service.stop()
-            server.should_exit = True
-            await serving
-            stopping.cancel()
+            await connections.stop(listening.stop_seconds)
     finally:
         await service.close()
         listening.socket.close()
+
+
+async def _ended(*tasks: asyncio.Task[object]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _collect_rarely() -> None:
@@ -118,25 +114,12 @@ def _collect_rarely() -> None:
     gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 50)
 
 
-def _settings(app: App, listening: Listening) -> uvicorn.Config:
-    config = uvicorn.Config(
-        app,
-        http=Protocol,
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # nobody asks where a request came from, and looking would cost every one of them
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=max(1, round(listening.stop_seconds)),
-        ssl_certfile=listening.certificate or None,
-        ssl_keyfile=listening.certificate_key or None,
-    )
+def _certificate(listening: Listening) -> ssl.SSLContext | None:
+    if not listening.certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        config.load()
+        context.load_cert_chain(listening.certificate, listening.certificate_key or None)
     except (OSError, ssl.SSLError) as error:
         raise CertificateRefused(f"{Path(listening.certificate)}: {error}") from error
-    return config
+    return context

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from forebay.api.access import Access
-from forebay.api.exchange import BODY_BYTES_MAX
+from forebay.api.body_stream import BODY_BYTES_MAX
 from forebay.api.problems import unavailable
 from forebay.api.routing import Needs
 from forebay.broker.store import POP_MAINTENANCE, PUSH_MAINTENANCE, Pushed, PushItem, Store

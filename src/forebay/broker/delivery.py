@@ -52,7 +52,7 @@ NOT_IN_LEASE = "Message not found"
 _SECOND_US = 1_000_000
 
 
-class Pending(msgspec.Struct, frozen=True, array_like=True):
+class Pending(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A message that was delivered and is not passed by the cursor yet."""
 
     seq: int
@@ -277,6 +277,16 @@ def acknowledge(
     """Judge answers of one consumer to one partition. A refused answer changes nothing."""
     if not lease_id or state.lease_id != lease_id or not state.is_leased_at(now_us):
         return [Answered(answer.transaction_id, False, LEASE_INVALID) for answer in answers], [], state
+    if _completes_all(state.pending, answers):
+        judged = [Answered(answer.transaction_id, True, "", False, True) for answer in answers]
+        return judged, [], _passed(_without_lease(state, state.pending), len(judged))
+    return judged_one_by_one(state, answers, options, now_us)
+
+
+def judged_one_by_one(
+    state: DeliveryState, answers: Sequence[Answer], options: QueueOptions, now_us: int
+) -> tuple[list[Answered], list[DeadLetter], DeliveryState]:
+    """Answers of the lease's holder, whatever they are."""
     places = {pending.transaction_id: place for place, pending in enumerate(state.pending) if pending.is_leased}
     after = list(state.pending)
     is_released = places.keys() <= {answer.transaction_id for answer in answers}
@@ -294,6 +304,21 @@ def acknowledge(
         judged.append(Answered(name, True, "", letter is not None, is_released))
     state = _without_lease(state, after) if is_released else _yielded(state, after)
     return judged, dead, advanced(state)
+
+
+def _completes_all(pending: Sequence[Pending], answers: Sequence[Answer]) -> bool:
+    """Whether all that is pending is under the lease, and each of it is answered once, in order, as completed.
+
+    So is nearly every batch, and it can be finished in one step.
+    """
+    names = [each.transaction_id for each in pending]
+    return (
+        bool(names)
+        and names == [answer.transaction_id for answer in answers]
+        and [each.is_leased for each in pending].count(True) == len(pending)
+        and [answer.status for answer in answers].count(COMPLETED) == len(answers)
+        and len(set(names)) == len(names)
+    )
 
 
 def _yielded(state: DeliveryState, after: Sequence[Pending]) -> DeliveryState:
@@ -335,13 +360,16 @@ def advanced(state: DeliveryState) -> DeliveryState:
         if not pending.is_finished:
             break
         passed += 1
-    if not passed:
-        return state
+    return _passed(state, passed) if passed else state
+
+
+def _passed(state: DeliveryState, count: int) -> DeliveryState:
+    """With the cursor behind the first so many messages."""
     return replace(
         state,
-        cursor_seq=state.pending[passed - 1].seq,
-        pending=state.pending[passed:],
-        finished=state.finished + passed,
+        cursor_seq=state.pending[count - 1].seq,
+        pending=state.pending[count:],
+        finished=state.finished + count,
     )
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from forebay.broker.arrow.outgoing import has_marked, with_payloads
-from forebay.broker.encryption import Cipher, is_marked, plain_form, stored_form
+from forebay.broker.encryption import MARK, Cipher, is_marked, plain_form, stored_form
 from forebay.broker.store import (
     Acknowledgement,
     DeadLetterFilter,
@@ -117,7 +117,7 @@ class SealedStore:
 
     async def pop(self, request: PopRequest) -> Popped:
         popped = await self._inner.pop(request)
-        if not any(map(is_marked, [message.payload for message in popped.messages])):
+        if not any([message.payload.startswith(MARK) for message in popped.messages]):  # noqa: C419 - half the time
             return popped
         return popped._replace(messages=[self._plain(message) for message in popped.messages])
 

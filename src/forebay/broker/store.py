@@ -117,9 +117,12 @@ class Acknowledged(msgspec.Struct, frozen=True, gc=False):
 
 def judged_together(acknowledgements: Sequence[Acknowledgement]) -> dict[tuple[str, str, str], list[int]]:
     """Partition, group and lease, each with the places of the answers for it: those are judged in one step."""
+    keys = [(one.partition_id, one.group, one.lease_id) for one in acknowledgements]
+    if keys and keys.count(keys[0]) == len(keys):
+        return {keys[0]: list(range(len(keys)))}
     together: dict[tuple[str, str, str], list[int]] = {}
-    for place, one in enumerate(acknowledgements):
-        together.setdefault((one.partition_id, one.group, one.lease_id), []).append(place)
+    for place, key in enumerate(keys):
+        together.setdefault(key, []).append(place)
     return together
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, overload
 from urllib.parse import quote, urlencode
@@ -17,12 +18,14 @@ from forebay.client.addresses import Address, address_of
 from forebay.client.arrow import Rows
 from forebay.client.merging import PushMerger
 from forebay.client.messages import (
+    Acknowledging,
     Committed,
     Message,
     Pushed,
     PushSummary,
     TransactionFailed,
     Unreachable,
+    is_all_taken,
     messages_of,
 )
 from forebay.client.transport import Transport
@@ -192,23 +195,11 @@ class AsyncClient:
     ) -> list[Message]:
         """Up to `batch` messages; empty when there are none within `timeout` seconds (at once without `wait`)."""
         place = address_of(address)
-        query: dict[str, object] = {
-            "batch": batch,
-            "wait": "true" if wait else "false",
-            "timeout": round(timeout * 1000),
-            "consumerGroup": place.group,
-            "autoAck": "true" if auto_ack else "false",
-            "partitions": partitions,
-        }
-        if subscription_mode is not None:
-            query["subscriptionMode"] = subscription_mode
-        if subscription_from is not None:
-            query["subscriptionFrom"] = subscription_from
-        path = f"/api/v1/pop/queue/{_quoted(place.queue)}"
-        if place.partition is not None:
-            path += f"/partition/{_quoted(place.partition)}"
+        path = _pop_path(
+            place, batch, wait, round(timeout * 1000), auto_ack, partitions, subscription_mode, subscription_from
+        )
         extra = timeout if wait else 0
-        status, body = await self._transport.request("GET", f"{path}?{urlencode(query)}", extra_seconds=extra)
+        status, body = await self._transport.request("GET", path, extra_seconds=extra)
         return messages_of(body, place.group) if status == 200 and body else []
 
     async def take(
@@ -230,12 +221,10 @@ class AsyncClient:
         if not found:
             return True
         spoken = status if isinstance(status, str) else ("completed" if status else "failed")
-        body = {
-            "consumerGroup": found[0].group,
-            "acknowledgments": [_answer(message, spoken, error) for message in found],
-        }
-        outcomes = await self._json("POST", "/api/v1/ack/batch", body)
-        return all(outcome["success"] for outcome in outcomes)
+        answers = [Acknowledging(m.transaction_id, m.partition_id, m.lease_id, spoken, error) for m in found]
+        body = {"consumerGroup": found[0].group, "acknowledgments": answers}
+        _, answer = await self._transport.request("POST", "/api/v1/ack/batch", _encode(body))
+        return is_all_taken(answer)
 
     async def renew(self, lease: Message | str, *, seconds: int = 60) -> bool:
         """Keep a lease for at least `seconds` from now; False when it is lost."""
@@ -435,6 +424,36 @@ def _answer(message: Message, status: object, error: str | None) -> dict[str, ob
         "status": status,
         "error": error,
     }
+
+
+@lru_cache(maxsize=256)
+def _pop_path(
+    place: Address,
+    batch: int,
+    wait: bool,
+    timeout_ms: int,
+    auto_ack: bool,
+    partitions: int,
+    subscription_mode: str | None,
+    subscription_from: str | None,
+) -> str:
+    """Path and query of a pop. Consumers ask the same again and again, so they are remembered."""
+    query: dict[str, object] = {
+        "batch": batch,
+        "wait": "true" if wait else "false",
+        "timeout": timeout_ms,
+        "consumerGroup": place.group,
+        "autoAck": "true" if auto_ack else "false",
+        "partitions": partitions,
+    }
+    if subscription_mode is not None:
+        query["subscriptionMode"] = subscription_mode
+    if subscription_from is not None:
+        query["subscriptionFrom"] = subscription_from
+    path = f"/api/v1/pop/queue/{_quoted(place.queue)}"
+    if place.partition is not None:
+        path += f"/partition/{_quoted(place.partition)}"
+    return f"{path}?{urlencode(query)}"
 
 
 def _quoted(name: str) -> str:

@@ -94,8 +94,6 @@ class _Delivered(msgspec.Struct, rename="camel", gc=False):
     partition: str
     created_at: str
     data: msgspec.Raw
-    lease_id: str | None = None
-    consumer_group: str = ""
     trace_id: str | None = None
     seq: int = 0
     attempts: int = 0
@@ -104,6 +102,8 @@ class _Delivered(msgspec.Struct, rename="camel", gc=False):
 class _Popped(msgspec.Struct, rename="camel"):
     messages: list[_Delivered]
     queue: str = ""
+    lease_id: str | None = None
+    """One for all of them."""
 
 
 _decode_popped = msgspec.json.Decoder(_Popped).decode
@@ -112,7 +112,7 @@ _decode_popped = msgspec.json.Decoder(_Popped).decode
 def messages_of(body: bytes, group: str) -> list[Message]:
     """The messages of a pop's answer; payloads are cut out of it, not decoded."""
     popped = _decode_popped(body)
-    queue = popped.queue
+    queue, lease_id = popped.queue, popped.lease_id or ""
     return [
         Message(
             queue,
@@ -120,7 +120,7 @@ def messages_of(body: bytes, group: str) -> list[Message]:
             found.partition_id,
             found.transaction_id,
             found.trace_id,
-            found.lease_id or "",
+            lease_id,
             group,
             found.seq,
             found.attempts,
@@ -129,3 +129,25 @@ def messages_of(body: bytes, group: str) -> list[Message]:
         )
         for found in popped.messages
     ]
+
+
+class Acknowledging(msgspec.Struct, rename="camel", gc=False):
+    """An answer for one message, as it is sent."""
+
+    transaction_id: str
+    partition_id: str
+    lease_id: str
+    status: str
+    error: str | None
+
+
+class _Acknowledged(msgspec.Struct, gc=False):
+    success: bool
+
+
+_decode_acknowledged = msgspec.json.Decoder(list[_Acknowledged]).decode
+
+
+def is_all_taken(body: bytes) -> bool:
+    """Whether the server took every one of the answers."""
+    return all([one.success for one in _decode_acknowledged(body)])  # noqa: C419 - a generator takes twice as long

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
+from forebay.client.connection import Origin, Response
 from forebay.client.messages import Refused, Unreachable
 from forebay.clock import Clock, SystemClock
 
@@ -39,10 +39,11 @@ class Transport:
         self._first_pause_seconds = first_pause_seconds
         self._timeout_seconds = timeout_seconds
         self._retry_unhealthy_seconds = retry_unhealthy_seconds
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._origins = {url: Origin(url, headers) for url in self._urls}
         self._clock = clock or SystemClock()
         self._unhealthy_until: dict[str, float] = {}
-        self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     async def request(
         self,
@@ -59,18 +60,21 @@ class Transport:
             if attempt:
                 pause = self._first_pause_seconds * 2 ** (attempt - 1)
                 await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            if self._is_closed:
+                raise Unreachable("the client is closed")
             url = self._choose(attempt)
             try:
-                status, answer = await self._send(method, url + path, body, extra_seconds, content_type)
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                async with asyncio.timeout(self._timeout_seconds + extra_seconds):
+                    response = await self._origins[url].request(method, path, body, content_type)
+            except (TimeoutError, OSError) as error:
                 self._unhealthy_until[url] = self._clock.monotonic() + self._retry_unhealthy_seconds
-                fault = f"{url}: {error or type(error).__name__}"
+                fault = f"{url}: {str(error) or type(error).__name__}"
                 continue
-            if status < 400:
-                return status, answer
-            if status not in _RETRIED:
-                raise Refused(status, _detail(answer))
-            fault = f"{url}: {status} {_detail(answer)}"
+            if response.status < 300:
+                return response.status, response.body
+            if response.status not in _RETRIED:
+                raise Refused(response.status, _detail(response))
+            fault = f"{url}: {response.status} {_detail(response)}"
         raise Unreachable(f"{method} {path} failed {self._attempts} times, last {fault}")
 
     def _choose(self, attempt: int) -> str:
@@ -79,26 +83,17 @@ class Transport:
         healthy = [url for url in self._urls if self._unhealthy_until.get(url, 0) <= now] or self._urls
         return healthy[attempt % len(healthy)]
 
-    async def _send(
-        self, method: str, url: str, body: bytes | None, extra_seconds: float, content_type: str
-    ) -> tuple[int, bytes]:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                headers=self._headers,
-                connector=aiohttp.TCPConnector(limit=0),
-            )
-        timeout = aiohttp.ClientTimeout(total=self._timeout_seconds + extra_seconds)
-        headers = {"Content-Type": content_type}
-        async with self._session.request(method, url, data=body, timeout=timeout, headers=headers) as response:
-            return response.status, await response.read()
-
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        """Requests that are under way fail."""
+        self._is_closed = True
+        for origin in self._origins.values():
+            await origin.close()
 
 
-def _detail(body: bytes) -> str:
+def _detail(response: Response) -> str:
+    body = response.body
+    if response.location:
+        return f"redirected to {response.location}, which is not followed: name that server"
     try:
         problem: Any = msgspec.json.decode(body)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What a request ends in, whatever happens below: driven as ASGI, without a socket."""
+"""What a request ends in, whatever happens below: without a socket."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import logging
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 from forebay.api.answers import iso, message_id
 from forebay.api.app import App
+from forebay.api.exchange import Answer, Request
 from forebay.api.problems import STATUSES, TITLES, problem_of
 from forebay.api.service import Service
 from forebay.broker.store import Pushed, PushItem
@@ -50,28 +50,19 @@ class BrokenStore(MemoryStore):
 
 def told(store: MemoryStore, method: str, path: str, body: bytes = b"") -> tuple[int, dict[bytes, bytes], bytes]:
     """One request from beginning to end."""
-    sent: list[dict[str, Any]] = []
 
-    received = [{"type": "http.request", "body": body}]
-
-    async def receive() -> dict[str, Any]:
-        if not received:
-            await asyncio.Event().wait()  # the client stays and says no more
-        return received.pop()
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    async def run() -> None:
-        clock = FakeClock()
-        app = App(Service(store, WaitingRoom(asyncio.get_running_loop()), clock, is_started=True))
+    async def run() -> Answer:
+        app = App(Service(store, WaitingRoom(asyncio.get_running_loop()), FakeClock(), is_started=True))
         raw_path, _, query = path.encode().partition(b"?")
-        scope = {"type": "http", "method": method, "path": path, "raw_path": raw_path, "query_string": query}
-        await app({**scope, "headers": []}, receive, send)
+        request = Request(method, raw_path, query)
+        request.stream.feed(body)
+        request.stream.end()
+        answer = await app.answer(request)
+        assert isinstance(answer, Answer)
+        return answer
 
-    asyncio.run(run())
-    start, content = sent
-    return start["status"], dict(start["headers"]), content["body"]
+    status, text, content_type, headers = asyncio.run(run())
+    return status, {b"content-type": content_type, **dict(headers)}, text
 
 
 PUSH = b'{"items":[{"queue":"q","payload":1}]}'

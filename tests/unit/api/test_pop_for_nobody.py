@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from forebay.api.app import App
+from forebay.api.exchange import Request
 from forebay.api.service import Service
 from forebay.broker.store import Popped, PopRequest, PushItem
 from forebay.broker.waiting import WaitingRoom
@@ -35,19 +35,13 @@ class Client:
     """One request, and whether its client is still there."""
 
     def __init__(self, store: MemoryStore, room: WaitingRoom, query: str) -> None:
-        self.sent: list[dict[str, Any]] = []
-        self.has_gone = asyncio.Event()
         app = App(Service(store=store, waiting=room, clock=FakeClock(), is_started=True))
-        path = "/api/v1/pop/queue/q"
-        scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": []}
-        self.task = asyncio.create_task(app({**scope, "query_string": query.encode()}, self.receive, self.send))
+        self._request = Request("GET", b"/api/v1/pop/queue/q", query.encode())
+        self._request.stream.end()
+        self.task = asyncio.create_task(app.answer(self._request))
 
-    async def receive(self) -> dict[str, Any]:
-        await self.has_gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: dict[str, Any]) -> None:
-        self.sent.append(message)
+    def go_away(self) -> None:
+        self._request.stream.lose()
 
 
 async def settled() -> None:
@@ -69,11 +63,11 @@ async def test_claim_for_nobody_is_given_back(query: str, is_gone: bool) -> None
         await store.push([PushItem("q", "p", b"1", "a")])
     await asyncio.wait_for(store.has_claimed.wait(), 10)
     if is_gone:
-        client.has_gone.set()
+        client.go_away()
         await settled()
     store.may_answer.set()
-    await asyncio.wait_for(client.task, 10)
-    assert [message.get("status") for message in client.sent] == ([] if is_gone else [200, None])
+    answer = await asyncio.wait_for(client.task, 10)
+    assert (None if answer is None else answer.status) == (None if is_gone else 200)
     again = await store.pop(PopRequest(queue="q"))
     assert [(message.transaction_id, message.attempts) for message in again.messages] == ([("a", 1)] if is_gone else [])
     room.close()
@@ -84,7 +78,7 @@ async def test_what_is_acknowledged_on_delivery_at_the_first_look_is_at_most_onc
     await store.push([PushItem("q", "p", b"1", "a")])
     client = Client(store, room, "autoAck=true")
     await asyncio.wait_for(store.has_claimed.wait(), 10)
-    client.has_gone.set()
+    client.go_away()
     await settled()
     store.may_answer.set()
     await asyncio.wait_for(client.task, 10)

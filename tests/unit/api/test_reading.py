@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebay.api.bodies import AckBody, PushBody, SeekBody, decoded, push_items
+from forebay.api.body_stream import BODY_BYTES_MAX, BodyStream
 from forebay.api.exchange import ClientGone, Request, decompressed
 from forebay.api.parameters import Whole, checked_name, time_us
 from forebay.api.problems import Problem
@@ -95,38 +97,59 @@ def test_no_text_breaks_the_reader_of_times_and_numbers(text: str) -> None:
     assert refusal(lambda: Whole("n", 1, "", highest=9).parsed(text)) in (None, 400)
 
 
-def request(*parts: bytes, headers: Mapping[bytes, bytes] | None = None, is_cut: bool = False) -> Request:
-    """A request whose body arrives in these parts."""
-    messages: list[dict[str, Any]] = [
-        {"type": "http.request", "body": part, "more_body": is_cut or place < len(parts) - 1}
-        for place, part in enumerate(parts)
-    ]
-    messages.append({"type": "http.disconnect"})
+def body_of(*parts: bytes, headers: Mapping[bytes, bytes] | None = None, is_cut: bool = False) -> bytes:
+    """What a handler reads of a body that arrives in these parts, while it waits."""
 
-    async def receive() -> dict[str, Any]:
-        return messages.pop(0)
+    async def read() -> bytes:
+        request = Request("POST", b"/", headers=list((headers or {}).items()))
+        request.body_bytes_max = 10
+        reading = asyncio.create_task(request.body())
+        for part in parts:
+            await asyncio.sleep(0)
+            request.stream.feed(part)
+        if is_cut:
+            request.stream.lose()
+        else:
+            request.stream.end()
+        return await reading
 
-    return Request({"headers": list((headers or {}).items()), "query_string": b""}, receive, (), body_bytes_max=10)
+    return asyncio.run(read())
 
 
 def test_body_in_parts_is_put_together() -> None:
-    assert asyncio.run(request(b"123", b"", b"4567890").body()) == b"1234567890"
+    assert body_of(b"123", b"", b"4567890") == b"1234567890"
 
 
 @pytest.mark.parametrize("parts", [(b"12345678901",), (b"1234567890", b"1"), (b"1",) * 11])
 def test_body_above_the_limit_is_refused_in_any_parts(parts: tuple[bytes, ...]) -> None:
     with pytest.raises(Problem) as told:
-        asyncio.run(request(*parts).body())
+        body_of(*parts)
     assert told.value.status == 413
 
 
 def test_body_that_is_cut_off_is_nobodys() -> None:
     with pytest.raises(ClientGone):
-        asyncio.run(request(b"123", is_cut=True).body())
+        body_of(b"123", is_cut=True)
 
 
 def test_decompressed_size_counts() -> None:
     assert decompressed(gzip.compress(b"1" * 10), 10) == b"1" * 10
     with pytest.raises(Problem) as told:
-        asyncio.run(request(gzip.compress(b"1" * 11), headers={b"content-encoding": b"gzip"}).body())
+        body_of(gzip.compress(b"1" * 11), headers={b"content-encoding": b"gzip"})
     assert told.value.status == 413
+
+
+@given(st.lists(st.binary(max_size=40_000), max_size=30))
+def test_parts_of_any_size_are_the_body(parts: list[bytes]) -> None:
+    request = Request("POST", b"/")
+    for part in parts:
+        request.stream.feed(part)
+    request.stream.end()
+    assert request.stream.whole(BODY_BYTES_MAX) == b"".join(parts)
+
+
+def test_body_of_many_small_parts_takes_little_more_than_its_size() -> None:
+    stream = BodyStream()
+    for _ in range(100_000):
+        stream.feed(b"ab")
+    assert sum([sys.getsizeof(part) for part in stream._parts]) + sys.getsizeof(stream._parts) < 2 * stream.size

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from fixtures.served_app import on_uvloop, served, until
 from forebay.api.app import App
 from forebay.api.service import Service
 from forebay.broker.arrow.outgoing import of_messages
@@ -40,53 +41,49 @@ class BreakingStore(MemoryStore):
             raise StoreUnavailable("away")
 
 
-async def sent_by(store: MemoryStore, *, is_client_gone: bool = False) -> list[dict[str, Any]]:
-    sent: list[dict[str, Any]] = []
-    asked = iter([{"type": "http.request", "body": b"", "more_body": False}])
-
-    async def receive() -> dict[str, Any]:
-        message = next(asked, None)
-        if message is None and not is_client_gone:
-            await asyncio.Event().wait()
-        return message or {"type": "http.disconnect"}
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    service = Service(store, WaitingRoom(asyncio.get_running_loop()), SystemClock(), is_started=True)
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "raw_path": b"/api/v1/arrow/queues/q",
-        "path": "/api/v1/arrow/queues/q",
-        "query_string": b"",
-        "headers": [],
-    }
-    await App(service)(scope, receive, send)
-    return sent
+def app_on(store: MemoryStore) -> App:
+    return App(Service(store, WaitingRoom(asyncio.get_running_loop()), SystemClock(), is_started=True))
 
 
+GET = b"GET /api/v1/arrow/queues/q HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+@on_uvloop
 async def test_whole_answer_ends_with_the_marker() -> None:
-    head, *bodies = await sent_by(BreakingStore(2, fails=False))
-    assert head["status"] == 200
-    assert b"".join(bytes(body["body"]) for body in bodies).endswith(END_MARKER)
-    assert [body.get("more_body", False) for body in bodies] == [True, True, True, False]
+    async with served(app_on(BreakingStore(2, fails=False))) as server:
+        client = await server.client()
+        for _ in range(2):
+            told = await client.ask(GET)
+            assert (told.status, told.headers["transfer-encoding"]) == (200, "chunked")
+            assert told.body.endswith(END_MARKER)
 
 
+@on_uvloop
 async def test_answer_that_breaks_in_the_middle_is_never_ended() -> None:
-    head, *bodies = await sent_by(BreakingStore(2))
-    assert head["status"] == 200
-    assert [body["more_body"] for body in bodies] == [True, True]
-    assert END_MARKER not in b"".join(bytes(body["body"]) for body in bodies)[-8:]
+    async with served(app_on(BreakingStore(2))) as server:
+        client = await server.client()
+        await client.send(GET)
+        told = await client.rest()
+    assert told.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert not told.endswith(b"0\r\n\r\n")
+    assert END_MARKER not in told[-20:]
 
 
+@on_uvloop
 async def test_what_breaks_before_the_first_batch_is_answered_properly() -> None:
-    head, body = await sent_by(BreakingStore(0))
-    assert head["status"] == 503
-    assert b"store_unavailable" in body["body"]
+    async with served(app_on(BreakingStore(0))) as server:
+        told = await (await server.client()).ask(GET)
+    assert told.status == 503
+    assert b"store_unavailable" in told.body
 
 
+@on_uvloop
 async def test_nothing_more_is_read_for_a_client_that_has_gone() -> None:
-    store = BreakingStore(1000, fails=False)
-    await sent_by(store, is_client_gone=True)
-    assert store.given < 10
+    store = BreakingStore(1_000_000, fails=False)
+    async with served(app_on(store)) as server:
+        client = await server.client()
+        await client.send(GET)
+        await client.head()
+        client.close()
+        await until(lambda: not len(server.connections))
+        assert store.given < 1_000_000

@@ -30,19 +30,17 @@ async def ack_batch(service: Service, request: Request) -> Answer:
     """Answer many messages; each is judged by itself."""
     body = decoded(AckBatchBody, await request.body())
     group = body.consumer_group
-    return await _acknowledged(
-        service,
-        [acknowledgement(one, group) for one in body.acknowledgments],
-    )
+    return await _acknowledged(service, [acknowledgement(one, group) for one in body.acknowledgments])
 
 
 def acknowledgement(body: AckBody, group: str | None, lease_id: str | None = None) -> Acknowledgement:
     """As the store takes it. `group` and `lease_id` are for an answer that does not name its own."""
+    error = body.error
     return Acknowledgement(
         body.partition_id,
         body.consumer_group or group or DEFAULT_GROUP,
         body.lease_id or lease_id or "",
-        delivery.Answer(body.transaction_id, ANSWER_OF[body.status], (body.error or "")[:ERROR_CHARACTERS_MAX]),
+        delivery.Answer(body.transaction_id, ANSWER_OF[body.status], error[:ERROR_CHARACTERS_MAX] if error else ""),
     )
 
 
@@ -68,17 +66,16 @@ async def _acknowledged(service: Service, given: list[Acknowledgement]) -> Answe
 
 def note(service: Service, given: Sequence[Acknowledgement], outcomes: Sequence[Acknowledged]) -> None:
     """Count the answers, and tell who waits for one of their partitions; who waits for a queue hears of the store."""
-    spoken = [
-        (one.answer.status if found.answered.is_accepted else REFUSED, found.answered.is_released, found)
-        for one, found in zip(given, outcomes, strict=True)
+    statuses = [
+        one.answer.status if found.answered.is_accepted else REFUSED for one, found in zip(given, outcomes, strict=True)
     ]
-    service.counts.acknowledged.update([status for status, _, _ in spoken])
+    service.counts.acknowledged.update(statuses)
     if not service.waiting.has_lines_for_partitions:
         return
     freed = {
         (found.queue, found.partition)
-        for status, is_released, found in spoken
-        if status != REFUSED and (is_released or status in (delivery.FAILED, delivery.RETRY))
+        for status, found in zip(statuses, outcomes, strict=True)
+        if status != REFUSED and (found.answered.is_released or status in (delivery.FAILED, delivery.RETRY))
     }
     for queue, partition in freed:
         service.waiting.announce_partition(queue, partition)

@@ -10,10 +10,12 @@ What was sent to a client that vanishes before it reads it comes again when its 
 from __future__ import annotations
 
 import asyncio
+from itertools import groupby
+from operator import attrgetter
 
-from forebay.api.answers import Autopilot, PopAnswer, PoppedMessage, answered, data_of, iso, message_id
+from forebay.api.answers import Autopilot, PopAnswer, PoppedMessage, answered, data_of, iso, message_ids
 from forebay.api.exchange import NO_CONTENT, Answer, ClientGone, Request
-from forebay.api.parameters import Name, Switch, Text, Whole, time_us
+from forebay.api.pop_query import NAMESPACE, QUERY, TASK, Question, question_of
 from forebay.api.problems import wrong
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
@@ -21,41 +23,21 @@ from forebay.broker import delivery
 from forebay.broker.delivery import COMPLETED
 from forebay.broker.store import Acknowledgement, Popped, PopRequest
 from forebay.broker.waiting import Wanted
-from forebay.model.queue import DEFAULT_GROUP
 
 NOTHING = Popped("", [], 0)
-AUTOPILOT_BATCH = 200
-"""What a pop gets whose client leaves the size to the server."""
-
-BATCH = Whole("batch", 1, "Messages at the most, over all partitions together.", lowest=1, highest=10_000)
-WAIT = Switch("wait", False, "Wait for a message when there is none.")
-TIMEOUT = Whole("timeout", 30_000, "How long to wait, in milliseconds.", highest=3_600_000)
-GROUP = Name("consumerGroup", None, "The group to pop for; without it, the queue's own.")
-AUTO_ACK = Switch("autoAck", False, "Acknowledge on delivery: at most once, nothing to answer.")
-PARTITIONS = Whole("partitions", 1, "Claim up to this many partitions under one lease.", lowest=1, highest=10_000)
-AUTOPILOT = Switch("autopilot", False, "Let the server choose what is not given of batch and partitions.")
-MODE = Text(
-    "subscriptionMode",
-    "",
-    "Where a group that is new to the queue starts. Other than `all`, it makes a queue that is not there yet.",
-    words=("", "all", "new", "new-only", "from", "timestamp"),
-)
-FROM = Text("subscriptionFrom", "", "`now`, or the time from which a new group starts.")
-NAMESPACE = Name("namespace", None, "Of the queues to pop from.")
-TASK = Name("task", None, "Of the queues to pop from.")
-
-QUERY = (BATCH, WAIT, TIMEOUT, GROUP, AUTO_ACK, PARTITIONS, AUTOPILOT, MODE, FROM)
 
 
 async def pop_queue(service: Service, request: Request) -> Answer:
     """Claim messages of a queue."""
-    return await _pop(service, request, _asked(request)._replace(queue=request.path[0]))
+    question = question_of(request)
+    return await _pop(service, request, question, question.asked._replace(queue=request.path[0]))
 
 
 async def pop_partition(service: Service, request: Request) -> Answer:
     """Claim messages of one partition."""
     queue, partition = request.path
-    return await _pop(service, request, _asked(request)._replace(queue=queue, partition=partition))
+    question = question_of(request)
+    return await _pop(service, request, question, question.asked._replace(queue=queue, partition=partition))
 
 
 async def pop_selected(service: Service, request: Request) -> Answer:
@@ -63,39 +45,15 @@ async def pop_selected(service: Service, request: Request) -> Answer:
     namespace, task = NAMESPACE.read(request.query) or "", TASK.read(request.query) or ""
     if not namespace and not task:
         raise wrong("namespace", "give a namespace, a task or both, or pop from /pop/queue/{queue}")
-    return await _pop(service, request, _asked(request)._replace(namespace=namespace, task=task))
+    question = question_of(request)
+    return await _pop(service, request, question, question.asked._replace(namespace=namespace, task=task))
 
 
-def _asked(request: Request) -> PopRequest:
-    query = request.query
-    mode, from_us = _subscription(MODE.read(query), FROM.read(query))
-    batch, is_autopilot = BATCH.read(query), AUTOPILOT.read(query)
-    return PopRequest(
-        group=GROUP.read(query) or DEFAULT_GROUP,
-        batch=AUTOPILOT_BATCH if is_autopilot and BATCH.name not in query else batch,
-        partitions=PARTITIONS.read(query),
-        auto_ack=AUTO_ACK.read(query),
-        subscription_mode=mode,
-        subscription_from_us=from_us,
-    )
-
-
-def _subscription(mode: str, start: str) -> tuple[str, int]:
-    if start == "now" or (mode in ("new", "new-only") and not start):
-        return "new", 0
-    if start:
-        return "from", time_us(start, FROM.name)
-    if mode in ("from", "timestamp"):
-        raise wrong(FROM.name, f"is needed when subscriptionMode is {mode}")
-    return "all", 0
-
-
-async def _pop(service: Service, request: Request, asked: PopRequest) -> Answer:
-    is_waiting, timeout_ms = WAIT.read(request.query), TIMEOUT.read(request.query)
-    watch = asyncio.create_task(request.disconnected())
+async def _pop(service: Service, request: Request, question: Question, asked: PopRequest) -> Answer:
+    watch = request.disconnected()
     try:
-        if is_waiting:
-            popped = await _waited(service, watch, asked, timeout_ms / 1000)
+        if question.is_waiting:
+            popped = await _waited(service, watch, asked, question.timeout_ms / 1000)
         else:
             popped = await _looked(service, watch, asked)
     finally:
@@ -103,11 +61,11 @@ async def _pop(service: Service, request: Request, asked: PopRequest) -> Answer:
     if not popped.messages:
         return NO_CONTENT
     service.counts.popped += len(popped.messages)
-    return answered(_answer(asked, popped, AUTOPILOT.read(request.query)))
+    return answered(_answer(asked, popped, question.is_autopilot))
 
 
 async def _looked(
-    service: Service, watch: asyncio.Task[None], asked: PopRequest, *, is_careful: bool = False
+    service: Service, watch: asyncio.Future[None], asked: PopRequest, *, is_careful: bool = False
 ) -> Popped:
     """Ask the store once. What it claims for a client that has gone meanwhile is given back at once.
 
@@ -138,7 +96,7 @@ async def _finished(service: Service, asked: PopRequest, popped: Popped) -> Popp
     return popped._replace(lease_id="", messages=kept)
 
 
-async def _waited(service: Service, watch: asyncio.Task[None], asked: PopRequest, seconds: float) -> Popped:
+async def _waited(service: Service, watch: asyncio.Future[None], asked: PopRequest, seconds: float) -> Popped:
     """Look, wait, look again, until there is something, or the time is over, or the client has gone."""
     deadline = asyncio.get_running_loop().time() + min(seconds, service.limits.poll_seconds_max)
     visit = service.waiting.enter(Wanted(asked.group, asked.queue, asked.partition, asked.namespace, asked.task))
@@ -165,6 +123,9 @@ async def _waited(service: Service, watch: asyncio.Task[None], asked: PopRequest
 def _answer(asked: PopRequest, popped: Popped, is_autopilot: bool) -> PopAnswer:
     group, lease_id = asked.group, popped.lease_id
     first = popped.messages[0]
+    ids: list[str] = []
+    for queue, messages in groupby(popped.messages, attrgetter("queue")):
+        ids += message_ids(queue, [message.seq for message in messages])
     return PopAnswer(
         True,
         first.queue,
@@ -175,7 +136,7 @@ def _answer(asked: PopRequest, popped: Popped, is_autopilot: bool) -> PopAnswer:
         popped.partitions_claimed,
         [
             PoppedMessage(
-                message_id(message.queue, message.seq),
+                message_id,
                 message.transaction_id,
                 message.trace_id or None,
                 data_of(message),
@@ -189,7 +150,7 @@ def _answer(asked: PopRequest, popped: Popped, is_autopilot: bool) -> PopAnswer:
                 message.attempts,
                 "base64" if message.is_binary else "json",
             )
-            for message in popped.messages
+            for message_id, message in zip(ids, popped.messages, strict=True)
         ],
         Autopilot(asked.batch, asked.partitions) if is_autopilot else None,
     )

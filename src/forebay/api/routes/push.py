@@ -32,7 +32,7 @@ async def push(service: Service, request: Request) -> Answer:
     counts = service.counts
     counts.pushed += len(items)
     counts.bytes_in += len(raw)
-    if is_qos0 or (request.scope["query_string"] and SUMMARY.read(request.query)):
+    if is_qos0 or (request.query_string and SUMMARY.read(request.query)):
         return _summary(service, pushed, is_qos0=is_qos0)
     if 0 in [found.seq for found in pushed]:
         return answered(_told_in_part(items, pushed, is_healthy=service.is_db_healthy), 201)

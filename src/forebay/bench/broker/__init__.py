@@ -2,7 +2,7 @@
 
 | figure                                   | beside                                                     | goal        |
 |------------------------------------------|------------------------------------------------------------|-------------|
-| push 1 over 64 connections               | an empty ASGI endpoint on the same server                  | 0.4         |
+| push 1 over 64 connections               | an empty ASGI endpoint on uvicorn                          | 0.4         |
 | push 1 by 64 tasks                       | Valkey streams, log synced every second                    | 1           |
 | push 100 over 8 connections              | 100,000 messages/s, on a quiet machine                     | 1           |
 | push 100 over 8 connections              | the commit log alone, 8 appenders of 100                   | 0.6         |

@@ -45,7 +45,7 @@ def _single(url: str, database_url: str, plan: Plan) -> Figure:
             "one INSERT per request",
             pushes(by_hand.url, 1, SINGLE_CONNECTIONS, plan.single_requests // 4, is_forebay=False),
             rounds=plan.rounds,
-            note=f"{PREPARED}; theirs is an ASGI endpoint on the same server with a pool of "
+            note=f"{PREPARED}; theirs is an ASGI endpoint on uvicorn with a pool of "
             f"{insert_app.POOL_CONNECTIONS} connections",
         )
 

@@ -1,4 +1,4 @@
-"""Who takes part: Forebay itself, an ASGI application on the same server, JetStream and RabbitMQ.
+"""Who takes part: Forebay itself, an ASGI application on uvicorn, JetStream and RabbitMQ.
 
 PostgreSQL and Valkey come from `forebay.testing.servers`, and all of them are kept as those are: each in a directory
 and on a port of its own, gone when the benchmark is, whatever ends it.
@@ -141,7 +141,7 @@ class ForebayServer(_Listening):
 
 
 class AsgiServer(_Listening):
-    """An application on uvicorn, set as Forebay sets it."""
+    """An application on uvicorn, with the event loop and the parser that Forebay uses."""
 
     name = "uvicorn"
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Answered, DeliveryState
 from forebay.broker.store import Acknowledged, Acknowledgement, judged_together
 from forebay.broker.stores.embedded.database import Database
-from forebay.broker.stores.embedded.popping import Partition, Popper
+from forebay.broker.stores.embedded.index import Partition
+from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.clock import Clock
 
@@ -24,32 +26,34 @@ class Answering:
 
     def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
         outcomes: dict[int, Acknowledged] = {}
-        for (wire_id, group, lease_id), places in judged_together(acknowledgements).items():
+        together = judged_together(acknowledgements)
+        for (wire_id, group, lease_id), places in together.items():
             answers = [acknowledgements[place].answer for place in places]
-            outcomes |= zip(places, self._answer(wire_id, group, lease_id, answers), strict=True)
+            judged = self._answer(wire_id, group, lease_id, answers)
+            if len(together) == 1:
+                return judged
+            outcomes |= zip(places, judged, strict=True)
         return [outcomes[place] for place in range(len(acknowledgements))]
 
     def _answer(
         self, wire_id: str, group_name: str, lease_id: str, answers: Sequence[delivery.Answer]
     ) -> list[Acknowledged]:
-        found = self._queues.of_wire_id(wire_id)
-        group = found[0].groups.get(group_name) if found else None
-        row = found and self._database.one("SELECT queue_id FROM partitions WHERE id = ?", (found[1],))
-        if found is None or group is None or not row or row[0] != found[0].queue_id:
+        queue, partition_id = self._queues.of_wire_id(wire_id) or (None, 0)
+        group = queue.groups.get(group_name) if queue else None
+        found = self._popper.partition_and_state(group, partition_id) if group else None
+        if queue is None or group is None or found is None or found[0].queue_id != queue.queue_id:
             refused = [Answered(answer.transaction_id, False, delivery.LEASE_INVALID) for answer in answers]
             return [Acknowledged(answered, "", "") for answered in refused]
-        queue, partition_id = found
-        partition = self._popper.partition(partition_id)
-        before = self._popper.state(group, partition)
+        partition, before = found
         answered, dead, state = delivery.acknowledge(
             before, lease_id, answers, queue.info.options, now_us=self._clock.now_us()
         )
         if state is not before:
             if dead:
-                known = self._popper.messages(queue, partition, [letter.seq for letter in dead])
+                known = self._popper.fetcher.by_seq(queue, partition, [letter.seq for letter in dead])
                 self._popper.bury(queue, partition_id, group_name, dead, known)
             self.change(queue, group, partition, state)
-        return [Acknowledged(outcome, queue.info.name, partition.name) for outcome in answered]
+        return list(map(Acknowledged, answered, repeat(queue.info.name), repeat(partition.name)))
 
     def change(self, queue: OpenQueue, group: Group, partition: Partition, state: DeliveryState) -> None:
         """Write a state that somebody's word has changed, and note whether others may come now."""

@@ -29,6 +29,27 @@ class Block(NamedTuple):
     position: int
 
 
+class Partition(NamedTuple):
+    """A partition's row."""
+
+    partition_id: int
+    name: str
+    last_seq: int
+    newest_us: int
+    floor_seq: int
+    pushed: int
+    has_deleted: bool
+    """Whether single messages above the floor were deleted."""
+    queue_id: int
+
+
+PARTITION_COLUMNS = (
+    "p.id, p.name, p.last_seq, p.newest_us, p.floor_seq, p.pushed, "
+    "EXISTS (SELECT 1 FROM deleted_messages WHERE partition_id = p.id), p.queue_id"
+)
+"""A `Partition`, column by column; `p` is the row of `partitions`."""
+
+
 class MessageIndex:
     def __init__(self, database: Database, queues: Queues, cache: RecordCache) -> None:
         self._database = database

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from forebay.broker.delivery import DeliveryState
 from forebay.broker.store import GroupLag, Message, PartitionStatus, QueueStatus, SeekTarget
 from forebay.broker.stores.embedded.database import Database
-from forebay.broker.stores.embedded.index import MessageIndex
-from forebay.broker.stores.embedded.popping import Partition, Popper, message_of
+from forebay.broker.stores.embedded.fetching import message_of
+from forebay.broker.stores.embedded.index import MessageIndex, Partition
+from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.broker.stores.embedded.records import StoredRecord
 from forebay.clock import Clock

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,29 +11,15 @@ from forebay.broker import delivery
 from forebay.broker.delivery import DeadLetter, DeliveryState
 from forebay.broker.store import Message, Popped, PopRequest
 from forebay.broker.stores.embedded.database import Database
-from forebay.broker.stores.embedded.index import MessageIndex
+from forebay.broker.stores.embedded.fetching import Fetcher, seq_before
+from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, MessageIndex, Partition
 from forebay.broker.stores.embedded.letters import DeadLetters
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.broker.stores.embedded.ready import ReadyList
-from forebay.broker.stores.embedded.records import StoredRecord
 from forebay.clock import Clock
-from forebay.model.message import PAYLOAD_IS_BINARY
+from forebay.errors import InvariantBroken
 
 _SECOND_US = 1_000_000
-_BLOCKS_AT_ONCE = 64
-
-
-class Partition(NamedTuple):
-    """A partition's row, as a claim needs it."""
-
-    partition_id: int
-    name: str
-    last_seq: int
-    newest_us: int
-    floor_seq: int
-    pushed: int
-    has_deleted: bool
-    """Whether single messages above the floor were deleted."""
 
 
 class Popper:
@@ -43,7 +28,7 @@ class Popper:
     ) -> None:
         self._database = database
         self._queues = queues
-        self._index = index
+        self.fetcher = Fetcher(index, clock)
         self._letters = letters
         self._clock = clock
 
@@ -99,7 +84,7 @@ class Popper:
         if request.subscription_mode == "new":
             start_seq = queue.log.next_seq - 1
         elif request.subscription_mode == "from":
-            start_seq = self.seq_before(queue, request.subscription_from_us)
+            start_seq = seq_before(queue, request.subscription_from_us)
         return self.add_group(queue, request.group, request.subscription_mode, request.subscription_from_us, start_seq)
 
     def add_group(self, queue: OpenQueue, name: str, mode: str, from_us: int, start_seq: int) -> Group:
@@ -111,15 +96,6 @@ class Popper:
         )
         group = queue.groups[name] = Group(group_id, name, start_seq)
         return group
-
-    def seq_before(self, queue: OpenQueue, time_us: int) -> int:
-        """The last message that is older than everything created at `time_us` or later."""
-        for record in queue.log.read_records(queue.log.first_seq):
-            if record.header.created_max_us >= time_us:
-                created = StoredRecord(*record.tag_and_batch()).created_us
-                place = next(place for place, created_us in enumerate(created) if created_us >= time_us)
-                return record.header.first_seq + place - 1
-        return queue.log.next_seq - 1
 
     def _candidates(self, queue: OpenQueue, group: Group, request: PopRequest) -> Iterator[int]:
         if request.partition is not None:
@@ -150,33 +126,35 @@ class Popper:
         self, queue: OpenQueue, group: Group, partition_id: int, request: PopRequest, lease_id: str, batch: int
     ) -> list[Message]:
         options, now_us, ready = queue.info.options, self._clock.now_us(), self.ready(queue, group)
-        partition = self.partition(partition_id)
+        found = self.partition_and_state(group, partition_id)
+        if found is None:
+            raise InvariantBroken(f"partition {partition_id} of queue {queue.info.name!r} is ready and has no row")
+        partition, state = found
         window = options.window_buffer_seconds
         if window and not delivery.is_due(partition.newest_us, window, now_us=now_us):
             ready.put_to_sleep(partition_id, partition.newest_us + window * _SECOND_US)
             return []
-        state = self.state(group, partition)
         if delivery.is_held(state, options, now_us):
             self.rest(ready, partition, state)
             return []
         while True:
-            fresh, due_us = self._fresh(queue, partition, state, options.delayed_processing_seconds, batch)
+            seq = max(state.last_seen_seq(), partition.floor_seq)
+            gone = self.deleted(partition, seq)
+            fresh, due_us = self.fetcher.fresh(queue, partition, seq, gone, options.delayed_processing_seconds, batch)
             taken = delivery.claim(
-                state,
-                fresh,
-                options,
-                now_us=now_us,
-                batch=batch,
-                lease_id=lease_id,
-                auto_ack=request.auto_ack,
+                state, fresh, options, now_us=now_us, batch=batch, lease_id=lease_id, auto_ack=request.auto_ack
             )
             if taken is None:
                 self.rest(ready, partition, state, due_us)
                 return []
             self.save(group, partition_id, taken.state)
+            if not state.pending and not taken.dead:
+                # All of it is new, so it is what was fetched, as it was fetched.
+                self.rest(ready, partition, taken.state, is_served=True)
+                return fresh
             known = {message.seq: message for message in fresh}
             wanted = [seq for seq, _ in taken.delivered] + [letter.seq for letter in taken.dead]
-            known |= self.messages(queue, partition, [seq for seq in wanted if seq not in known])
+            known |= self.fetcher.by_seq(queue, partition, [seq for seq in wanted if seq not in known])
             self.bury(queue, partition_id, group.name, taken.dead, known)
             state = taken.state
             if taken.delivered:
@@ -209,20 +187,33 @@ class Popper:
         return True
 
     def partition(self, partition_id: int) -> Partition:
+        statement = f"SELECT {PARTITION_COLUMNS} FROM partitions p WHERE p.id = ?"
+        return Partition(*self._database.one(statement, (partition_id,)))
+
+    def partition_and_state(self, group: Group, partition_id: int) -> tuple[Partition, DeliveryState] | None:
+        """Both in one step, as every claim and every answer needs them; None when there is no such partition."""
         row = self._database.one(
-            "SELECT id, name, last_seq, newest_us, floor_seq, pushed, "
-            "EXISTS (SELECT 1 FROM deleted_messages WHERE partition_id = partitions.id) FROM partitions WHERE id = ?",
-            (partition_id,),
+            f"SELECT {PARTITION_COLUMNS}, s.state FROM partitions p LEFT JOIN states s "
+            "ON s.group_id = ? AND s.partition_id = p.id WHERE p.id = ?",
+            (group.group_id, partition_id),
         )
-        return Partition(*row)
+        if row is None:
+            return None
+        partition = Partition(*row[:-1])
+        return partition, self._state(group, partition, row[-1])
 
     def state(self, group: Group, partition: Partition) -> DeliveryState:
         row = self._database.one(
             "SELECT state FROM states WHERE group_id = ? AND partition_id = ?", (group.group_id, partition.partition_id)
         )
-        if row is None:
+        return self._state(group, partition, row[0] if row else None)
+
+    def _state(self, group: Group, partition: Partition, encoded: bytes | None) -> DeliveryState:
+        if encoded is None:
             return DeliveryState(max(group.start_seq, partition.floor_seq))
-        state = delivery.decode_state(row[0])
+        state = delivery.decode_state(encoded)
+        if not partition.has_deleted and partition.floor_seq <= state.cursor_seq:
+            return state
         deleted = self.deleted(partition, state.cursor_seq)
         return delivery.without_gone(state, lambda seq: seq > partition.floor_seq and seq not in deleted)
 
@@ -237,49 +228,11 @@ class Popper:
 
     def save(self, group: Group, partition_id: int, state: DeliveryState) -> None:
         self._database.do(
-            "INSERT OR REPLACE INTO states (group_id, partition_id, cursor_seq, lease_id, state) "
-            "VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO states (group_id, partition_id, cursor_seq, lease_id, state) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (group_id, partition_id) DO UPDATE SET cursor_seq = excluded.cursor_seq, "
+            "lease_id = excluded.lease_id, state = excluded.state",
             (group.group_id, partition_id, state.cursor_seq, state.lease_id, delivery.encode_state(state)),
         )
-
-    def _fresh(
-        self, queue: OpenQueue, partition: Partition, state: DeliveryState, delay: int, batch: int
-    ) -> tuple[list[Message], int]:
-        """Messages that the group never had, at most `batch`; and when the first one that is too young is due."""
-        now_us = self._clock.now_us()
-        seq = max(state.last_seen_seq(), partition.floor_seq)
-        deleted = self.deleted(partition, seq)
-        wire_id = queue.wire_id(partition.partition_id)
-        found: list[Message] = []
-        while len(found) < batch and seq < partition.last_seq:
-            blocks = self._index.blocks_after(partition.partition_id, seq, _BLOCKS_AT_ONCE)
-            if not blocks:
-                break
-            for block in blocks:
-                record = self._index.record(queue, block)
-                places = [
-                    place
-                    for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages)
-                    if (place_seq := record.first_seq + place) > seq and place_seq not in deleted
-                ][: batch - len(found)]
-                young = next((p for p in places if delay and not _is_old(record, p, delay, now_us)), None)
-                if young is not None:
-                    places = places[: places.index(young)]
-                found += [_message(queue, wire_id, record, place) for place in places]
-                if young is not None:
-                    return found, record.created_us[young] + delay * _SECOND_US
-                if len(found) >= batch:
-                    return found, 0
-                seq = max(seq, block.last_seq)
-        return found, 0
-
-    def messages(self, queue: OpenQueue, partition: Partition, seqs: Sequence[int]) -> dict[int, Message]:
-        found = {}
-        for seq in seqs:
-            (block,) = self._index.blocks_after(partition.partition_id, seq - 1, 1)
-            record = self._index.record(queue, block)
-            found[seq] = message_of(queue, partition.partition_id, record, seq - record.first_seq)
-        return found
 
     def bury(
         self,
@@ -294,31 +247,5 @@ class Popper:
                 self._letters.add(queue, partition_id, group, letter, messages[letter.seq])
 
 
-def _is_old(record: StoredRecord, place: int, delay: int, now_us: int) -> bool:
-    return delivery.is_due(record.created_us[place], delay, now_us=now_us)
-
-
-def message_of(queue: OpenQueue, partition_id: int, record: StoredRecord, place: int) -> Message:
-    """As it is kept: no attempt counted."""
-    return _attempted(_message(queue, queue.wire_id(partition_id), record, place), 0)
-
-
 def _attempted(message: Message, attempts: int) -> Message:
     return message if message.attempts == attempts else replace(message, attempts=attempts)
-
-
-def _message(queue: OpenQueue, wire_id: str, record: StoredRecord, place: int) -> Message:
-    """As it is delivered for the first time. It is called for every message that leaves, hence by position."""
-    return Message(
-        record.first_seq + place,
-        queue.info.name,
-        record.partitions[place],
-        wire_id,
-        record.ids[place],
-        record.traces[place],
-        record.created_us[place],
-        record.payload(place),
-        record.headers[place],
-        record.flags[place] & PAYLOAD_IS_BINARY != 0,
-        1,
-    )

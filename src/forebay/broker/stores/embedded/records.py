@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import repeat
+from typing import TypeVar
 
 import pyarrow as pa
 
+from forebay.broker.store import Message
 from forebay.commitlog import CommitLog
+from forebay.model.message import PAYLOAD_IS_BINARY
 
 _CACHE_BYTES = 64 << 20
 _MESSAGE_OVERHEAD_BYTES = 400
 """What a message costs in memory beside its payload, roughly: five Python objects."""
+T = TypeVar("T")
 
 
 class StoredRecord:
@@ -30,24 +35,52 @@ class StoredRecord:
         self.partitions: list[str] = columns[3].to_pylist()
         self.ids: list[str] = columns[4].to_pylist()
         self.traces: list[str] = _texts(columns[5])
-        self.headers: list[bytes] = [text.encode() for text in _texts(columns[6])]
+        headers = _texts(columns[6])
+        self.headers: list[bytes] = [text.encode() for text in headers] if any(headers) else [b""] * self.count
         _, offsets, values = columns[7].buffers()
-        self._offsets = memoryview(offsets).cast("i")
-        self._payloads = memoryview(values)
+        self._offsets: list[int] = memoryview(offsets).cast("i").tolist()
+        # A copy: a view would keep alive all that was read together with the record, which may be much more.
+        self._payloads: bytes = values.to_pybytes()
         self.size = len(self._payloads) + _MESSAGE_OVERHEAD_BYTES * self.count
 
-    def payload(self, place: int) -> bytes:
-        return bytes(self._payloads[self._offsets[place] : self._offsets[place + 1]])
+    def messages(self, queue: str, wire_id: str, places: Sequence[int], attempts: int) -> list[Message]:
+        """Those of one partition at these places. Every message that leaves is made here, hence column by column."""
+        if places and places[-1] - places[0] == len(places) - 1:
+            places = range(places[0], places[-1] + 1)
+        payloads, offsets = self._payloads, self._offsets
+        return list(
+            map(
+                Message,
+                [self.first_seq + place for place in places],
+                repeat(queue),
+                _picked(self.partitions, places),
+                repeat(wire_id),
+                _picked(self.ids, places),
+                _picked(self.traces, places),
+                _picked(self.created_us, places),
+                [payloads[offsets[place] : offsets[place + 1]] for place in places],
+                _picked(self.headers, places),
+                [flags & PAYLOAD_IS_BINARY != 0 for flags in _picked(self.flags, places)],
+                repeat(attempts),
+            )
+        )
 
     def payload_size(self, place: int) -> int:
         return self._offsets[place + 1] - self._offsets[place]
 
-    def places(self, partition: str, first_seq: int, last_seq: int, count: int) -> Iterator[int]:
+    def places(self, partition: str, first_seq: int, last_seq: int, count: int) -> Sequence[int]:
         """Where the partition's messages between those seqs stand; `count` of them, as the index says."""
         start, stop = first_seq - self.first_seq, last_seq - self.first_seq + 1
         if count == stop - start:
-            return iter(range(start, stop))
-        return (place for place in range(start, stop) if self.partitions[place] == partition)
+            return range(start, stop)
+        partitions = self.partitions
+        return [place for place in range(start, stop) if partitions[place] == partition]
+
+
+def _picked(column: list[T], places: Sequence[int]) -> list[T]:
+    if isinstance(places, range):
+        return column[places.start : places.stop]
+    return [column[place] for place in places]
 
 
 def _texts(column: pa.Array) -> list[str]:

@@ -7,8 +7,8 @@ Disk space comes back when a whole segment of the log is below all floors.
 from __future__ import annotations
 
 from forebay.broker.stores.embedded.database import Database
-from forebay.broker.stores.embedded.index import MessageIndex
-from forebay.broker.stores.embedded.popping import Partition, Popper
+from forebay.broker.stores.embedded.index import MessageIndex, Partition
+from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.clock import Clock
 

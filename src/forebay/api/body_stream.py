@@ -1,0 +1,129 @@
+"""The body of a request on its way in: what has arrived, who waits for it, and whether anybody is still there.
+
+The connection feeds it, a handler reads it. Until somebody reads, the connection holds back what is above its
+high-water mark; from then on everything is taken, and what is above the limit is counted and thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from forebay.api.problems import Problem
+
+BODY_BYTES_MAX = 64 * 1024 * 1024
+DISCARDED_BYTES_MAX = 4 * BODY_BYTES_MAX
+"""What is read and thrown away of a body that is too large, so that its sender reads the answer instead of an error."""
+PART_BYTES_MIN = 16 * 1024
+"""Parts below this are put together as they come: a body in chunks of some bytes would cost many times its size."""
+
+
+class ClientGone(Exception):
+    """Nobody is there to answer to."""
+
+
+class BodyStream:
+    """`size` counts what has arrived, kept or not."""
+
+    __slots__ = ("_gone", "_limit", "_on_wanted", "_parts", "_reader", "is_gone", "is_whole", "size")
+
+    def __init__(self, on_wanted: Callable[[], None] | None = None) -> None:
+        """`on_wanted` is called when somebody begins to wait for more."""
+        self.is_whole = False
+        self.is_gone = False
+        self.size = 0
+        self._parts: list[bytes | bytearray] = []
+        self._limit = DISCARDED_BYTES_MAX
+        self._on_wanted = on_wanted
+        self._reader: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] | None = None
+
+    # the connection's side
+
+    @property
+    def is_awaited(self) -> bool:
+        return self._reader is not None and not self._reader.done()
+
+    @property
+    def held_bytes(self) -> int:
+        """What lies here and nobody has asked for yet."""
+        return 0 if self._reader is not None or self.size > self._limit else self.size
+
+    def feed(self, part: bytes) -> None:
+        self.size += len(part)
+        parts = self._parts
+        if self.size > self._limit:
+            parts.clear()
+            if self.size > DISCARDED_BYTES_MAX:
+                self._wake()
+        elif not parts or len(parts[-1]) >= PART_BYTES_MIN:
+            parts.append(part)
+        else:
+            if isinstance(parts[-1], bytes):
+                parts[-1] = bytearray(parts[-1])
+            parts[-1] += part
+
+    def end(self) -> None:
+        self.is_whole = True
+        self._wake()
+
+    def lose(self) -> None:
+        """No more will come: the client has gone."""
+        self.is_gone = True
+        self._wake()
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+
+    def discard(self) -> None:
+        """Nobody wants it."""
+        self._limit = 0
+        self._parts.clear()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    # the handler's side
+
+    def whole(self, limit: int) -> bytes:
+        """All of it, which must have arrived."""
+        if self.is_gone:
+            raise ClientGone
+        if self.size > limit or self.size > self._limit:
+            raise too_large(limit)
+        parts = self._parts
+        return parts[0] if len(parts) == 1 and isinstance(parts[0], bytes) else b"".join(parts)
+
+    async def read(self, limit: int) -> bytes:
+        if not self.is_whole and not self.is_gone:
+            self._limit = min(limit, self._limit)
+            if self.size > self._limit:
+                self._parts.clear()
+            self._reader = asyncio.get_running_loop().create_future()
+            self._want()
+            await self._reader
+        return self.whole(limit)
+
+    def gone(self) -> asyncio.Future[None]:
+        """Done when the client has gone away. The body is thrown away from now on: else nobody would notice its end."""
+        if self._gone is None:
+            self._gone = asyncio.get_running_loop().create_future()
+            if self.is_gone:
+                self._gone.set_result(None)
+            elif not self.is_whole:
+                self.discard()
+                self._want()
+        return self._gone
+
+    def _want(self) -> None:
+        if self._on_wanted is not None:
+            self._on_wanted()
+
+
+def too_large(limit: int) -> Problem:
+    return Problem(
+        413,
+        f"the body is larger than {limit} bytes",
+        code="too_large",
+        headers=((b"connection", b"close"),),
+    )

@@ -1,0 +1,212 @@
+"""One connection of HTTP/1.1: requests in line, answers in the same order, and neither faster than it can be taken.
+
+A request that arrives whole, as nearly all do, costs one task and one write. Requests that come before the last was
+answered wait in line; while the line is long, or a body lies here that nobody has asked for, nothing more is read.
+
+What cannot be parsed is answered (400, or 431 for a head that is too large) when everything before it is, and then the
+connection is closed: where the next request would begin, nobody knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import cast
+
+from forebay.api import answer_bytes
+from forebay.api.body_stream import DISCARDED_BYTES_MAX
+from forebay.api.connections import Connections
+from forebay.api.exchange import Answer, Request, StreamedAnswer, refusal
+from forebay.api.outlet import Outlet, dismiss
+from forebay.api.problems import Problem
+from forebay.api.request_parser import RequestParser
+
+HELD_BYTES_MAX = 64 * 1024
+"""Of a body that no handler has asked for."""
+REQUESTS_IN_LINE_MAX = 8
+"""Above this nothing more is read; what one read brought is taken all the same."""
+
+_log = logging.getLogger("forebay.api")
+
+
+class HttpProtocol(asyncio.Protocol):
+    """`task` answers what is in line; while there is one, the first request in line is under way."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._connections = connections
+        self._line: deque[Request] = deque()
+        self._parser = RequestParser(self._line, self._on_wanted)
+        self._refusal: Problem | None = None
+        self._is_deaf = False
+        self._is_held_back = False
+        self._quiet_since = connections.now
+        self._unsent_bytes = 0
+
+    # the transport's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._outlet = Outlet(self._transport, self._connections)
+        self._connections.add(self)
+        if self._connections.is_stopping:
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_deaf = True
+        self._outlet.lose()
+        for request in self._line:
+            request.stream.lose()
+        self._parser.forget()
+        if self.task is None:
+            self._connections.discard(self)
+
+    def pause_writing(self) -> None:
+        self._outlet.pause()
+
+    def resume_writing(self) -> None:
+        self._outlet.resume()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_deaf:
+            return
+        parser = self._parser
+        if parser.is_progressing:
+            self._quiet_since = self._connections.now
+        try:
+            parser.feed(data)
+        except Problem as problem:
+            self._refuse(problem)
+        if self._line and self.task is None:
+            self.task = self._connections.loop.create_task(self._serve())
+        if parser.arriving is not None or len(self._line) > 1:
+            self._hold_back()
+
+    # faults
+
+    def _refuse(self, problem: Problem) -> None:
+        self._is_deaf = True
+        self._refusal = problem
+        broken = self._parser.arriving
+        if broken is not None and self._line and self._line[-1].stream is broken:
+            if self.task is not None and len(self._line) == 1:
+                broken.lose()
+            else:
+                self._line.pop()  # a request that broke before it began is not begun
+        if self.task is None and not self._line:
+            self._send_refusal(problem)
+
+    def _send_refusal(self, problem: Problem) -> None:
+        if not self._transport.is_closing():
+            self._outlet.send(Request("GET", b""), refusal(problem), closes=True)
+            self._close()
+
+    # at whose pace
+
+    def _on_wanted(self) -> None:
+        """A handler waits for the body that is arriving."""
+        self._quiet_since = self._connections.now
+        if self._parser.owes_continue:
+            self._parser.owes_continue = False
+            self._transport.write(answer_bytes.CONTINUE)
+        self._go_on_reading()
+
+    def _has_enough(self) -> bool:
+        arriving = self._parser.arriving
+        return len(self._line) > REQUESTS_IN_LINE_MAX or (arriving is not None and arriving.held_bytes > HELD_BYTES_MAX)
+
+    def _hold_back(self) -> None:
+        if self._transport.is_closing():
+            return
+        arriving = self._parser.arriving
+        if self.task is None and arriving is not None and arriving.size > DISCARDED_BYTES_MAX:
+            self._close()  # its request is answered already, and this is more than a sender in good faith would need
+        elif not self._is_held_back and self._has_enough():
+            self._is_held_back = True
+            self._transport.pause_reading()
+
+    def _go_on_reading(self) -> None:
+        if self._is_held_back and not self._transport.is_closing() and not self._has_enough():
+            self._is_held_back = False
+            self._transport.resume_reading()
+
+    # answers
+
+    async def _serve(self) -> None:
+        line, outlet, app = self._line, self._outlet, self._connections.app
+        try:
+            while line and not self._transport.is_closing():
+                if outlet.is_paused:
+                    await outlet.drained()
+                request = line[0]
+                answer = await app.answer(request)
+                if answer is None or outlet.is_lost:
+                    await dismiss(answer)
+                    break
+                closes = self._closes_after(request, answer)
+                if isinstance(answer, Answer):
+                    outlet.send(request, answer, closes=closes)
+                elif not await outlet.stream(request, answer, closes=closes):
+                    break
+                line.popleft()
+                if closes:
+                    self._close()
+                elif not request.stream.is_whole:
+                    request.stream.discard()
+                self._go_on_reading()
+        except Exception:  # noqa: BLE001 - else it would be lost with its task, and the client would wait for ever
+            _log.exception("BUG: a connection is cut off")
+            self._transport.abort()
+        finally:
+            self._served()
+
+    def _served(self) -> None:
+        """The line is empty, or the rest of it will never be answered."""
+        self.task = None
+        self._quiet_since = self._connections.now
+        if self._outlet.is_lost:
+            self._connections.discard(self)
+        elif self._refusal is not None:
+            self._send_refusal(self._refusal)
+        elif self._line and not self._transport.is_closing():
+            self._transport.abort()
+
+    def _closes_after(self, request: Request, answer: Answer | StreamedAnswer) -> bool:
+        if not request.is_kept_alive or self._connections.is_stopping:
+            return True
+        # Who was not told to go on may send the body or not: what comes next cannot be known.
+        if self._parser.owes_continue and not request.stream.is_whole:
+            return True
+        if isinstance(answer, StreamedAnswer):
+            return request.is_version_1_0
+        return answer_bytes.CLOSING in answer.headers
+
+    def _close(self) -> None:
+        self._is_deaf = True
+        self._transport.close()
+
+    # what `Connections` asks for
+
+    def sweep(self, quiet_before: float) -> None:
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes != self._unsent_bytes:
+            self._unsent_bytes = unsent_bytes
+            self._quiet_since = self._connections.now
+        if self._quiet_since > quiet_before or not self._waits_for_client():
+            return
+        if self.task is None and not self._transport.is_closing():
+            self._close()
+        else:
+            self._transport.abort()
+
+    def _waits_for_client(self) -> bool:
+        arriving = self._parser.arriving
+        return self.task is None or self._outlet.is_paused or (arriving is not None and arriving.is_awaited)
+
+    def stop(self) -> None:
+        if self.task is None:
+            self._close()
+
+    def abort(self) -> None:
+        self._transport.abort()

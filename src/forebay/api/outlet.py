@@ -1,0 +1,114 @@
+"""The way out of a connection: answers as bytes, no faster than the client takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+from collections.abc import AsyncGenerator
+
+from forebay.api import answer_bytes
+from forebay.api.connections import Connections
+from forebay.api.exchange import Answer, Request, StreamedAnswer
+from forebay.errors import ForebayError
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+"""SO_LINGER with no time: the client's read fails, instead of ending."""
+
+_log = logging.getLogger("forebay.api")
+
+
+class Outlet:
+    __slots__ = ("_connections", "_drained", "_transport", "is_lost", "is_paused")
+
+    def __init__(self, transport: asyncio.Transport, connections: Connections) -> None:
+        self._transport = transport
+        self._connections = connections
+        self._drained: asyncio.Future[None] | None = None
+        self.is_lost = False
+        self.is_paused = False
+
+    # how fast
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def lose(self) -> None:
+        """Nobody is there any more."""
+        self.is_lost = True
+        self.resume()
+
+    async def drained(self) -> None:
+        """Return when the client has taken most of what was written, or has gone."""
+        if self.is_paused:
+            self._drained = self._connections.loop.create_future()
+            await self._drained
+
+    # what
+
+    def send(self, request: Request, answer: Answer, *, closes: bool) -> None:
+        line = answer_bytes.connection_line(closes=closes, is_version_1_0=request.is_version_1_0)
+        written = answer_bytes.whole(answer, self._connections.date, connection=line, is_head=request.method == "HEAD")
+        if len(written) == 1:
+            self._transport.write(written[0])
+        else:
+            self._transport.writelines(written)
+
+    async def stream(self, request: Request, answer: StreamedAnswer, *, closes: bool) -> bool:
+        """Send chunk by chunk, and stop when the client has gone. False when the answer is not whole.
+
+        When a chunk cannot be made, the body is never ended and the connection is cut: the only way to tell a client
+        that has seen a 200 already.
+        """
+        try:
+            return await self._all_chunks(request, answer, closes=closes)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client has to see that the answer is not whole
+            _log.warning("%s: cut off: %s", request, error, exc_info=not isinstance(error, ForebayError))
+            self._cut(request)
+            return False
+        finally:
+            await dismiss(answer)
+
+    async def _all_chunks(self, request: Request, answer: StreamedAnswer, *, closes: bool) -> bool:
+        is_chunked = not request.is_version_1_0
+        line = answer_bytes.connection_line(closes=closes, is_version_1_0=request.is_version_1_0)
+        # The head leaves with the first chunk.
+        unsent = answer_bytes.streamed_head(
+            answer.status, answer.content_type, self._connections.date, connection=line, is_chunked=is_chunked
+        )
+        if request.method == "HEAD":
+            self._transport.write(unsent)
+            return True
+        async for chunk in answer.chunks:
+            if self.is_lost:
+                return False
+            if chunk:  # an empty one would end the body
+                framed = (unsent + b"%x\r\n" % len(chunk), chunk, b"\r\n") if is_chunked else (unsent, chunk)
+                self._transport.writelines(framed)
+                unsent = b""
+            await self.drained()
+        if self.is_lost:
+            return False
+        self._transport.write(unsent + answer_bytes.LAST_CHUNK if is_chunked else unsent)
+        return True
+
+    def _cut(self, request: Request) -> None:
+        if request.is_version_1_0 and not self.is_lost:
+            # There the end of the connection is the end of the answer, so it has to end badly.
+            own_socket = self._transport.get_extra_info("socket")
+            own_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+
+async def dismiss(answer: Answer | StreamedAnswer | None) -> None:
+    """Let go of what an answer would be made from."""
+    if isinstance(answer, StreamedAnswer) and isinstance(answer.chunks, AsyncGenerator):
+        await answer.chunks.aclose()

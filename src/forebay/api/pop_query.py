@@ -1,0 +1,84 @@
+"""What a pop asks for: the parameters of its query, read once for all requests that ask the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from forebay.api.exchange import Request
+from forebay.api.parameters import Name, Switch, Text, Whole, time_us
+from forebay.api.problems import wrong
+from forebay.broker.store import PopRequest
+from forebay.model.queue import DEFAULT_GROUP
+
+AUTOPILOT_BATCH = 200
+"""What a pop gets whose client leaves the size to the server."""
+
+BATCH = Whole("batch", 1, "Messages at the most, over all partitions together.", lowest=1, highest=10_000)
+WAIT = Switch("wait", False, "Wait for a message when there is none.")
+TIMEOUT = Whole("timeout", 30_000, "How long to wait, in milliseconds.", highest=3_600_000)
+GROUP = Name("consumerGroup", None, "The group to pop for; without it, the queue's own.")
+AUTO_ACK = Switch("autoAck", False, "Acknowledge on delivery: at most once, nothing to answer.")
+PARTITIONS = Whole("partitions", 1, "Claim up to this many partitions under one lease.", lowest=1, highest=10_000)
+AUTOPILOT = Switch("autopilot", False, "Let the server choose what is not given of batch and partitions.")
+MODE = Text(
+    "subscriptionMode",
+    "",
+    "Where a group that is new to the queue starts. Other than `all`, it makes a queue that is not there yet.",
+    words=("", "all", "new", "new-only", "from", "timestamp"),
+)
+FROM = Text("subscriptionFrom", "", "`now`, or the time from which a new group starts.")
+NAMESPACE = Name("namespace", None, "Of the queues to pop from.")
+TASK = Name("task", None, "Of the queues to pop from.")
+
+QUERY = (BATCH, WAIT, TIMEOUT, GROUP, AUTO_ACK, PARTITIONS, AUTOPILOT, MODE, FROM)
+
+
+class Question(NamedTuple):
+    """What the query says. Queue, partition, namespace and task are the route's to fill in."""
+
+    asked: PopRequest
+    is_waiting: bool
+    timeout_ms: int
+    is_autopilot: bool
+
+
+_known_questions: dict[bytes, Question] = {}
+_KNOWN_QUESTIONS_MAX = 1000
+_KNOWN_QUESTION_BYTES_MAX = 1000
+
+
+def question_of(request: Request) -> Question:
+    """Consumers ask the same again and again, so what a query means is remembered."""
+    found = _known_questions.get(request.query_string)
+    if found is None:
+        query = request.query
+        found = Question(_asked(query), WAIT.read(query), TIMEOUT.read(query), AUTOPILOT.read(query))
+        if len(_known_questions) >= _KNOWN_QUESTIONS_MAX:
+            _known_questions.clear()
+        if len(request.query_string) <= _KNOWN_QUESTION_BYTES_MAX:
+            _known_questions[request.query_string] = found
+    return found
+
+
+def _asked(query: Mapping[str, str]) -> PopRequest:
+    mode, from_us = _subscription(MODE.read(query), FROM.read(query))
+    batch, is_autopilot = BATCH.read(query), AUTOPILOT.read(query)
+    return PopRequest(
+        group=GROUP.read(query) or DEFAULT_GROUP,
+        batch=AUTOPILOT_BATCH if is_autopilot and BATCH.name not in query else batch,
+        partitions=PARTITIONS.read(query),
+        auto_ack=AUTO_ACK.read(query),
+        subscription_mode=mode,
+        subscription_from_us=from_us,
+    )
+
+
+def _subscription(mode: str, start: str) -> tuple[str, int]:
+    if start == "now" or (mode in ("new", "new-only") and not start):
+        return "new", 0
+    if start:
+        return "from", time_us(start, FROM.name)
+    if mode in ("from", "timestamp"):
+        raise wrong(FROM.name, f"is needed when subscriptionMode is {mode}")
+    return "all", 0

@@ -1,0 +1,89 @@
+"""Messages out of the records that hold them: those that a group never had, and single ones by their seq."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+
+from forebay.broker import delivery
+from forebay.broker.store import Message
+from forebay.broker.stores.embedded.index import MessageIndex, Partition
+from forebay.broker.stores.embedded.queues import OpenQueue
+from forebay.broker.stores.embedded.records import StoredRecord
+from forebay.clock import Clock
+
+_SECOND_US = 1_000_000
+_BLOCKS_AT_FIRST = 4
+"""Enough where messages were pushed in batches that are about as large as those in which they are popped."""
+_BLOCKS_AT_ONCE = 64
+
+
+class Fetcher:
+    def __init__(self, index: MessageIndex, clock: Clock) -> None:
+        self._index = index
+        self._clock = clock
+
+    def fresh(
+        self, queue: OpenQueue, partition: Partition, after_seq: int, gone: Collection[int], delay: int, batch: int
+    ) -> tuple[list[Message], int]:
+        """Messages behind `after_seq` as they are delivered for the first time, at most `batch`, without the gone.
+
+        With them, when the first one is due that is younger than `delay` seconds; those behind it wait for it.
+        """
+        now_us = self._clock.now_us()
+        wire_id = queue.wire_id(partition.partition_id)
+        found: list[Message] = []
+        seq, limit = after_seq, _BLOCKS_AT_FIRST
+        while len(found) < batch and seq < partition.last_seq:
+            blocks = self._index.blocks_after(partition.partition_id, seq, limit)
+            if not blocks:
+                break
+            for block in blocks:
+                record = self._index.record(queue, block)
+                places = record.places(partition.name, block.first_seq, block.last_seq, block.messages)
+                places = places[bisect_right(places, seq - record.first_seq) :]
+                if gone:
+                    places = [place for place in places if record.first_seq + place not in gone]
+                places = places[: batch - len(found)]
+                old = _count_old(record, places, delay, now_us) if delay else len(places)
+                found += record.messages(queue.info.name, wire_id, places[:old], attempts=1)
+                if old < len(places):
+                    return found, record.created_us[places[old]] + delay * _SECOND_US
+                if len(found) >= batch:
+                    return found, 0
+                seq = max(seq, block.last_seq)
+            limit = _BLOCKS_AT_ONCE
+        return found, 0
+
+    def by_seq(self, queue: OpenQueue, partition: Partition, seqs: Sequence[int]) -> dict[int, Message]:
+        """Messages of the partition as they are kept."""
+        found = {}
+        for seq in seqs:
+            (block,) = self._index.blocks_after(partition.partition_id, seq - 1, 1)
+            record = self._index.record(queue, block)
+            found[seq] = message_of(queue, partition.partition_id, record, seq - record.first_seq)
+        return found
+
+
+def message_of(queue: OpenQueue, partition_id: int, record: StoredRecord, place: int) -> Message:
+    """As it is kept: no attempt counted."""
+    [message] = record.messages(queue.info.name, queue.wire_id(partition_id), [place], attempts=0)
+    return message
+
+
+def seq_before(queue: OpenQueue, time_us: int) -> int:
+    """The last message that is older than everything created at `time_us` or later."""
+    for record in queue.log.read_records(queue.log.first_seq):
+        if record.header.created_max_us >= time_us:
+            created = StoredRecord(*record.tag_and_batch()).created_us
+            place = next(place for place, created_us in enumerate(created) if created_us >= time_us)
+            return record.header.first_seq + place - 1
+    return queue.log.next_seq - 1
+
+
+def _count_old(record: StoredRecord, places: Sequence[int], delay: int, now_us: int) -> int:
+    """How many from the front on are old enough."""
+    for count, place in enumerate(places):
+        if not delivery.is_due(record.created_us[place], delay, now_us=now_us):
+            return count
+    return len(places)

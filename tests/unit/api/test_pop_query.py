@@ -1,0 +1,38 @@
+"""What a pop asks for, read from its query."""
+
+from __future__ import annotations
+
+import pytest
+
+from forebay.api.exchange import Request
+from forebay.api.pop_query import AUTOPILOT_BATCH, question_of
+from forebay.api.problems import Problem
+
+
+def asking(query: bytes) -> Request:
+    return Request("GET", b"/api/v1/pop/queue/q", query)
+
+
+def test_a_query_that_comes_again_means_the_same() -> None:
+    query = b"batch=7&wait=true&timeout=250&consumerGroup=g&autoAck=true&partitions=3&again=1"
+    first, again = question_of(asking(query)), question_of(asking(query))
+    assert first == again
+    assert (first.is_waiting, first.timeout_ms, first.is_autopilot) == (True, 250, False)
+    asked = first.asked
+    assert (asked.batch, asked.group, asked.auto_ack, asked.partitions, asked.queue) == (7, "g", True, 3, "")
+
+
+def test_queries_that_differ_are_not_taken_for_each_other() -> None:
+    sizes = [question_of(asking(b"batch=%d" % size)).asked.batch for size in range(1, 2_000)]
+    assert sizes == list(range(1, 2_000))
+
+
+def test_a_wrong_query_is_refused_each_time() -> None:
+    for _ in range(2):
+        with pytest.raises(Problem):
+            question_of(asking(b"batch=0"))
+
+
+def test_the_server_chooses_only_what_was_left_out() -> None:
+    assert question_of(asking(b"autopilot=true")).asked.batch == AUTOPILOT_BATCH
+    assert question_of(asking(b"autopilot=true&batch=5")).asked.batch == 5
