@@ -61,3 +61,10 @@ def test_quickstart_example_runs_as_printed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     printed = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
     assert done.stdout == printed
+
+
+def test_a_server_starts_without_loading_pandas() -> None:
+    """pyarrow loads it when it makes something of a Python value: half a second of every start."""
+    program = "import sys, forebay.assemble; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -33,6 +33,10 @@ class Coalescer(Generic[W, R]):
             self._leader = asyncio.create_task(self._lead())
         return future
 
+    @property
+    def is_idle(self) -> bool:
+        return self._leader is None
+
     async def drain(self) -> None:
         """Until everything that waits is settled."""
         if self._leader is not None:

@@ -100,6 +100,9 @@ class Filesystem(Protocol):
     def wait_for_lock(self, path: Path) -> Lock:
         """A lock that is held for moments: whoever comes second waits."""
 
+    def lock_if_free(self, path: Path) -> Lock | None:
+        """The same lock, for who cannot wait."""
+
     def free_bytes(self, path: Path) -> int: ...
 
 
@@ -254,9 +257,18 @@ class RealFilesystem:
         return path.read_text(errors="replace") or "a process that did not leave its name"
 
     def wait_for_lock(self, path: Path) -> RealLock:
+        return self._locked(path, fcntl.LOCK_EX)
+
+    def lock_if_free(self, path: Path) -> RealLock | None:
+        try:
+            return self._locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+
+    def _locked(self, path: Path, operation: int) -> RealLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            fcntl.flock(fd, operation)
         except BaseException:
             os.close(fd)
             raise

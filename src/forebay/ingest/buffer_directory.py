@@ -56,6 +56,7 @@ class BufferDirectory:
         self.base = base
         self.failed = base / "failed"
         self._drain_lock: Lock | None = None
+        self._append_lock = base / "append.lock"
         self._active = {lane: base / f"{lane}.buf" for lane in Lane}
         self._processing = {lane: base / f"{lane}_processing.buf" for lane in Lane}
 
@@ -75,7 +76,7 @@ class BufferDirectory:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """While nobody else appends or rotates, in this process or another."""
-        lock = self._filesystem.wait_for_lock(self.base / "append.lock")
+        lock = self._filesystem.wait_for_lock(self._append_lock)
         try:
             yield
         finally:
@@ -131,6 +132,28 @@ class BufferDirectory:
         finally:
             file.close()
         return place
+
+    def append_if_free(self, lane: Lane, frames: Sequence[bytes], on_written: Callable[[Appended], None]) -> bool:
+        """`append`, not durable and without waiting: False when somebody else appends or rotates just now.
+
+        `on_written` is told where the events are, while nobody else can append or rotate.
+        """
+        lock = self._filesystem.lock_if_free(self._append_lock)
+        if lock is None:
+            return False
+        path = self.active(lane)
+        data = b"".join(frames)
+        try:
+            file = self._opened_to_append(path, is_durable=False)
+            try:
+                start = file.size()
+                self._write(file, data, start, path)
+            finally:
+                file.close()
+            on_written(Appended(start, start + len(data)))
+        finally:
+            lock.release()
+        return True
 
     def _opened_to_append(self, path: Path, *, is_durable: bool) -> File:
         is_new = self._filesystem.status(path).kind is Kind.ABSENT

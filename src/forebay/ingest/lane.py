@@ -1,11 +1,15 @@
 """One kind of buffer file in use: appends that wait together are one write; rotation and the count of what waits.
 
-All that touches the active file runs in one thread, so that a rotation and the count of an append cannot cross.
+All that touches the active file runs in one thread, so that a rotation and the count of an append cannot cross. One
+exception: a small QoS 0 append, which no sync follows, is written at once by the event loop and counted under the
+file's lock. The way to the thread and back costs several times what the write does. When somebody else has the lock, or
+the last such write took long (a disk that cannot keep up makes writers wait), appends go to the thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
@@ -22,6 +26,12 @@ Work = tuple[list[bytes], list[Place]]
 
 WRITE_BYTES_MAX = 16 << 20
 """Of appends that share a write. A larger one goes alone."""
+
+
+AT_ONCE_BYTES_MAX = 256 << 10
+SLOW_SECONDS = 0.005
+"""An append at once that takes longer is the last for `REST_SECONDS`."""
+REST_SECONDS = 1.0
 
 
 class Rotation(Enum):
@@ -56,6 +66,7 @@ class BufferLane:
         self._appends: Coalescer[Work, None] = Coalescer(self._write, size_max=WRITE_BYTES_MAX)
         self._may_append = asyncio.Event()
         self._may_append.set()
+        self._at_once_from = 0.0
 
     async def append(self, frames: list[bytes], places: list[Place]) -> None:
         """Be in the file on return; synced, if this is failover. The places are fenced from the first moment on."""
@@ -63,14 +74,27 @@ class BufferLane:
         if not self.is_owner:  # whoever drains cannot tell this process what is gone, so nothing is counted
             places = []
         self.backlog.add(places)
+        size = sum(map(len, frames))
         try:
-            await asyncio.shield(self._appends.submit((frames, places), sum(map(len, frames))))
+            if not self._append_at_once(frames, size):
+                await asyncio.shield(self._appends.submit((frames, places), size))
         except asyncio.CancelledError:
             raise  # the frames are written all the same, and stay counted
         except BaseException:
             self.backlog.remove(places)
             raise
         self.appended += len(frames)
+
+    def _append_at_once(self, frames: list[bytes], size: int) -> bool:
+        """Whether it was done. Behind appends that wait nothing is done at once, or it would overtake them."""
+        began = time.monotonic()
+        if self._is_durable or size > AT_ONCE_BYTES_MAX or began < self._at_once_from or not self._appends.is_idle:
+            return False
+        is_done = self.directory.append_if_free(self.lane, frames, lambda place: self.backlog.active.add(*place))
+        ended = time.monotonic()
+        if ended - began > SLOW_SECONDS:
+            self._at_once_from = ended + REST_SECONDS
+        return is_done
 
     async def settled(self) -> None:
         """Until nothing is on its way to the file."""

@@ -189,5 +189,8 @@ class FaultyFilesystem:
     def wait_for_lock(self, path: Path) -> Lock:
         return self._inner.wait_for_lock(path)
 
+    def lock_if_free(self, path: Path) -> Lock | None:
+        return self._inner.lock_if_free(path)
+
     def free_bytes(self, path: Path) -> int:
         return self._inner.free_bytes(path)

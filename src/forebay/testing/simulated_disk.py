@@ -178,6 +178,9 @@ class SimulatedDisk:
     def wait_for_lock(self, path: Path) -> SimulatedLock:
         return self.lock(path, "")
 
+    def lock_if_free(self, path: Path) -> SimulatedLock | None:
+        return None if path in self.locks else self.lock(path, "")
+
     def free_bytes(self, path: Path) -> int:
         return 1 << 40
 
