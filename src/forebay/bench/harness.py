@@ -104,7 +104,8 @@ def _compared(
 def alternate(ours: Measure, theirs: Measure, rounds: int) -> tuple[list[float], list[float]]:
     """Round by round, one after the other, so that whatever else the machine does hits both alike."""
     own, other = [], []
-    ours(), theirs()  # the first round warms up caches and imports, and does not count
+    if rounds > 1:  # one round alone only shows that it works
+        ours(), theirs()  # caches and imports are warm from here on
     for number in range(rounds):
         # Who goes first changes, so that a disk which tires does not favour one side.
         if number % 2:

@@ -207,7 +207,8 @@ class BufferDirectory:
             on_begin(size)
             self._filesystem.replace(active, processing)
             on_renamed()
-            self._filesystem.sync_directory(self.base)
+            if lane is not Lane.QOS0:  # whose events a power cut may take anyway; and a sync would hold up all pushes
+                self._filesystem.sync_directory(self.base)
         return True
 
     def open_to_read(self, path: Path) -> File:
@@ -253,8 +254,9 @@ class BufferDirectory:
     def remove(self, path: Path) -> None:
         """After all of it is stored. A crash may bring it back, with or without its note: ids tell."""
         self._filesystem.remove(path)
-        self._forget_position(path)
-        self._filesystem.sync_directory(path.parent)
+        had_position = self._forget_position(path)
+        if had_position or path != self.processing(Lane.QOS0):
+            self._filesystem.sync_directory(path.parent)
 
     # what the drain cannot store
 

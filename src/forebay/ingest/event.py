@@ -15,6 +15,7 @@ An event without `crc` and `check` is read too: other programs may write one.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from binascii import hexlify
 from collections.abc import Sequence
 
 import msgspec
@@ -75,16 +76,22 @@ def _frame(item: PushItem, is_failover: bool, now_us: int, cipher: Cipher | None
             item.task,
             item.trace_id,
             is_failover,
-            f"{crc32c(payload):08x}",
+            crc32c(payload).to_bytes(4).hex(),
             now_us,
             encoding,
             b64encode(item.headers).decode() if item.headers else "",
         )
     )
-    body = b'%b,"check":"%08x"}' % (text[:-1], crc32c(text[:-1]))
-    if len(body) > FRAME_BYTES_MAX:
-        raise Permanent(f"a message of {len(body)} bytes does not fit into a buffer file")
-    return len(body).to_bytes(LENGTH_BYTES, "little") + body
+    text = text[:-1]
+    size = len(text) + _CHECK_BYTES
+    if size > FRAME_BYTES_MAX:
+        raise Permanent(f"a message of {size} bytes does not fit into a buffer file")
+    return b"".join((size.to_bytes(LENGTH_BYTES, "little"), text, _CHECK, _sum_of(text), b'"}'))
+
+
+def _sum_of(text: bytes) -> bytes:
+    """Its check sum, 8 hex digits."""
+    return hexlify(crc32c(text).to_bytes(4))
 
 
 def _written(item: PushItem, cipher: Cipher | None) -> tuple[bytes, str]:
@@ -97,17 +104,15 @@ def _written(item: PushItem, cipher: Cipher | None) -> tuple[bytes, str]:
 def read_event(body: bytes) -> Event:
     """The event in a frame, checked."""
     is_checked = body[-_CHECK_BYTES : len(_CHECK) - _CHECK_BYTES] == _CHECK
-    if is_checked:
-        text = body[:-_CHECK_BYTES]
-        if body[-10:-2] != b"%08x" % crc32c(text):
-            raise NotAnEvent("its check sum is another")
+    if is_checked and body[-10:-2] != _sum_of(body[:-_CHECK_BYTES]):
+        raise NotAnEvent("its check sum is another")
     try:
         event = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NotAnEvent(str(error)) from error
     if event.crc and not is_checked:
         raise NotAnEvent("its check sum is missing")
-    if event.crc and event.crc != f"{crc32c(bytes(event.payload)):08x}":
+    if event.crc and event.crc != crc32c(bytes(event.payload)).to_bytes(4).hex():
         raise NotAnEvent("the check sum of its payload is another")
     return event
 

@@ -29,8 +29,8 @@ WRITE_BYTES_MAX = 16 << 20
 
 
 AT_ONCE_BYTES_MAX = 256 << 10
-SLOW_SECONDS = 0.005
-"""An append at once that takes longer is the last for `REST_SECONDS`."""
+SLOW_SECONDS = 0.05
+"""An append at once that takes longer is the last for `REST_SECONDS`. Less may just be a busy processor."""
 REST_SECONDS = 1.0
 
 

@@ -21,8 +21,8 @@ CUTS = 200
 COMMITTED = b"COMMIT\0"
 
 
-def intake_on(store: PostgresStore, folder: Path) -> Intake:
-    quick = QUICK._replace(store_seconds=20.0)
+def intake_on(store: PostgresStore, folder: Path, store_seconds: float = 20.0) -> Intake:
+    quick = QUICK._replace(store_seconds=store_seconds)
     return Intake(store, RealFilesystem(), folder, SystemClock(), limits=quick, is_remote=True)
 
 
@@ -69,8 +69,7 @@ async def test_commit_without_an_answer_is_stored_once_and_in_order(postgres_dat
 async def test_black_hole_is_noticed_in_time_and_left_when_it_ends(postgres_database: str, tmp_path: Path) -> None:
     async with TcpProxy(postgres_database) as proxy:
         store = PostgresStore(proxy.url)
-        intake = intake_on(store, tmp_path)
-        intake.limits = intake.limits._replace(store_seconds=1.5)
+        intake = intake_on(store, tmp_path, store_seconds=1.5)
         await intake.start(lambda queue, count: None)
         await intake.push([message(0)])
         proxy.is_black_hole = True
