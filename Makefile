@@ -10,9 +10,10 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.forebay-setup
 CORES := $(shell nproc 2>/dev/null || echo 2)
-# The tests of a file stay together, because they share servers; a file waits for its turn as a whole.
+# The tests of a file stay together, because they share servers; a file waits for its turn as a whole, and
+# tests/conftest.py says which go first.
 # Tests wait for other processes half of the time, so one more of them than cores keeps the cores busy.
-WORKERS := $(shell expr $(CORES) + 1)
+PARALLEL := -n $(shell expr $(CORES) + 1) --dist loadfile --no-loadscope-reorder
 # More arguments for the program behind the target: make test ARGS="-k torn -x"
 ARGS  ?=
 
@@ -39,10 +40,10 @@ demo: $(STAMP) ## See queues and Spark at work, with a kill -9 in the middle, in
 
 test: $(STAMP) ## Run all tests, with real servers and a browser.
 	@scripts/system-packages chromium strace
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
 test-fast: $(STAMP) ## Run the tests that are not marked slow, in under two minutes.
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "not slow" $(ARGS)
 
 check: $(STAMP) ## Lint, formatting, types, and the one-way rule between rooms.
 	$(BIN)/ruff check

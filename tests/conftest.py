@@ -28,10 +28,34 @@ settings.load_profile("thorough" if os.environ.get("FOREBAY_TEST_THOROUGH") == "
 STARTS_PROCESSES = ("acceptance", "integration", "migration")
 """Folders whose tests start servers or programs: together they take minutes."""
 
+LONGEST_FIRST = (
+    "test_spark_masters",
+    "test_cli_flows",
+    "test_outages",
+    "test_cli_bench_spark",
+    "test_flows",
+    "test_examples",
+    "test_cli_log",
+    "test_cli_buffers",
+    "test_killed_at_points",
+    "test_cli_bench_broker",
+    "test_driver_killed",
+    "test_crash_states",
+    "test_cli_demo",
+    "test_faults",
+    "test_http_server",
+    "test_schemathesis",
+    "test_cli_audit",
+    "test_cli_bench_ingest",
+)
+"""Files that take minutes: a worker that begins one of them last lets the others wait."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts processes is slow, so that `make test-fast` stays a matter of two minutes."""
+    """What starts processes is slow, so that `make test-fast` stays a matter of two minutes; the longest go first."""
     tests = Path(__file__).parent
     for item in items:
         if item.path.relative_to(tests).parts[0] in STARTS_PROCESSES:
             item.add_marker(pytest.mark.slow)
+    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))

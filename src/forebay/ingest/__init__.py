@@ -33,7 +33,7 @@ short or damaged costs itself alone: the scan goes on at the next whole one.
 **Protocol.** Appending: take `append.lock`, write all waiting frames at the end in one call, give the lock back, sync
 (failover only), answer. A write that is cut short is taken back before the lock is. Rotating, by the one process that
 holds `drain.lock`: take `append.lock`, rename `x.buf` to `x_processing.buf`, sync the directory; whoever appends next
-makes a new `x.buf`, with a directory that is synced before anything in it counts.
+makes a new `x.buf`, with a directory that is synced before anything in it counts. (QoS 0 syncs nothing anywhere.)
 Draining: read some thousand events, push them in one request, note the position, go on; at the end remove the
 file. Failed files come first, oldest first, then the processing file, then the next rotation.
 

@@ -38,6 +38,7 @@ from forebay.spark.positions import Bounds, SeqRange, batch_end, offset_of, reso
 from forebay.spark.queues import Queue
 from forebay.spark.sink import BatchWriter, StreamWriter
 from forebay.spark.wire import Wire
+from forebay.spark.worker_process import spare_the_collector
 
 _log = logging.getLogger(__name__)
 
@@ -57,10 +58,12 @@ class ForebaySource(DataSource):
         return {**environment_defaults(), **self.defaults}
 
     def schema(self) -> str:
+        spare_the_collector()
         # Spark asks before it says whether it is for a stream: what only one of the two knows is judged later.
         return columns.ddl(read_options(self.options, EITHER_READ, self._defaults()))
 
     def reader(self, schema: StructType) -> QueueReader:
+        spare_the_collector()
         options = read_options(self.options, BATCH_READ, self._defaults())
         return (FilteringReader if options.is_filter_pushed else QueueReader)(options, schema, self.cores)
 
@@ -103,6 +106,7 @@ class _Reader:
         return [] if self._narrowing.is_nothing else [RangePartition(one, query) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        spare_the_collector()
         # Spark hands in an empty partition of its own making when there is no task at all.
         if isinstance(partition, RangePartition):
             shaped = columns.shaping(self._schema, self._options)
