@@ -7,6 +7,9 @@ as a payload is a row of nulls.
 All payloads of a batch go through Arrow's parser as one text. To be sure that row n of what comes out is payload n,
 each payload is wrapped in an object with its number under a name that was drawn for this batch: a broken payload
 cannot fake it. Where anything does not fit, the batch is halved until the payloads that are to blame stand alone.
+
+A payload such as `{"n":1},"x":2` would fit into its wrapping, as two members of it. So payloads that have a comma
+behind an object are parsed once more, bare, where a comma between two values is a fault.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 from forebay.errors import Permanent
 
 CORRUPT = "_corrupt"
+_COMMA_BEHIND_A_VALUE = r'(?:\}|null)\s*,\s*"'
 _READABLE = (
     spark_types.BooleanType,
     spark_types.ByteType,
@@ -106,11 +110,38 @@ class JsonColumns:
             return None
         if table.num_rows != len(payloads) or not table.column(mark).combine_chunks().equals(numbers):
             return None
+        if not _is_each_one_value(payloads):
+            return None
         found = table.column("payload").combine_chunks()
         return found if found.type == self._struct else found.cast(self._struct)
 
     def _nulls(self, count: int) -> pa.Array:
         return pa.nulls(count, self._struct)
+
+
+def _is_each_one_value(payloads: pa.Array) -> bool:
+    """Whether no payload is several values in a row, all of them being well-formed otherwise."""
+    import pyarrow.compute as pc
+    import pyarrow.json as pj
+
+    suspicious = payloads.filter(pc.match_substring_regex(payloads, _COMMA_BEHIND_A_VALUE))
+    objects = suspicious.filter(pc.match_substring_regex(suspicious, r"^\s*\{"))
+    if len(objects) < len(suspicious):
+        return False
+    if not len(objects):
+        return True
+    text = pc.binary_join_element_wise(objects, b"\n", b"").buffers()[2]
+    try:
+        bare = pj.read_json(
+            pa.BufferReader(text),
+            read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),
+            parse_options=pj.ParseOptions(
+                explicit_schema=pa.schema([]), newlines_in_values=True, unexpected_field_behavior="ignore"
+            ),
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return bool(bare.num_rows == len(objects))
 
 
 def _numbers(count: int) -> pa.Array:

@@ -19,7 +19,7 @@ GOOD = st.builds(lambda a, s: {"a": a, "s": s}, st.none() | st.integers(-(2**31)
 BAD = st.sampled_from(
     [b"", b" ", b"\n", b"{", b"}", b'{"a":', b"1}", b'{"a":1}{"a":2}', b'{"a":1}\n{"a":2}', b"[]", b"7", b'"x"',
      b"\xff", b'{"s":"\xff"}', b'{"a":"x"}', b'{"a":1},"0":0}\n{"payload":{"a":2}', b'},{"a":1',
-     b'{"a":3000000000}', b"nul"]
+     b'{"a":3000000000}', b"nul", b'{"a":1},"x":2', b'{"a":1} ,\n"x":{}', b'{"a":1},"payload":{"a":2}', b'null,"x":1']
 )  # fmt: skip
 
 
@@ -35,6 +35,14 @@ def test_every_row_is_its_own_payload(given: list[dict[str, object] | bytes], is
     assert parsed(payloads) == [
         (None, None, one.decode(errors="replace")) if isinstance(one, bytes) else (one["a"], one["s"], None)
         for one in given
+    ]
+
+
+def test_objects_within_objects_are_no_reason_for_suspicion() -> None:
+    assert parsed([b'{"o":{"p":1},"a":1}', b'{"n":null,"a":2}', b'{"s":"},\\"x\\":","a":3}']) == [
+        (1, None, None),
+        (2, None, None),
+        (3, '},"x":', None),
     ]
 
 

@@ -1,6 +1,6 @@
 """What a careful user would write without Forebay: an endpoint that inserts one row per request and commits.
 
-The same server, the same JSON decoder and the same table shape as the other peers; a pool of connections as psycopg's
+Uvicorn, the same JSON decoder and the same table shape as the other peers; a pool of connections as psycopg's
 documentation has it.
 """
 
