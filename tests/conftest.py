@@ -25,6 +25,8 @@ settings.register_profile("default", derandomize=False, print_blob=True, deadlin
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000, stateful_step_count=100)
 settings.load_profile("thorough" if os.environ.get("FOREBAY_TEST_THOROUGH") == "1" else "default")
 
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "data" / "spark-conf"))
+
 STARTS_PROCESSES = ("acceptance", "integration", "migration")
 """Folders whose tests start servers or programs: together they take minutes."""
 
