@@ -98,7 +98,7 @@ class BufferKeeper:
             await self._open_store()
             if is_owner and not self.is_paused:
                 await self.recovery.run(self.drainers.values(), self._drain)
-                self.schedule.flushed(time.monotonic())
+                self.schedule.flushed()
         except (StoreUnavailable, AppendFailed) as error:
             self.note_failure(str(error))
         finally:
@@ -162,7 +162,7 @@ class BufferKeeper:
                         await drainer.retry_failed()
                 await self._drain(self.drainers[Lane.FAILOVER])
                 if self.schedule.is_due(now) or self.qos0.has_strange_events():
-                    self.schedule.flushed(now)
+                    self.schedule.flushed()
                     await self._drain(self.drainers[Lane.QOS0])
             except (StoreUnavailable, AppendFailed) as error:
                 self.schedule.put_off(now)

@@ -1,15 +1,8 @@
-"""When QoS 0 events are stored: at the earliest of what their pushes asked for. Decisions only.
-
-A full buffer (`bufferMax`) is stored at once, but not within `GAP_SECONDS` of the flush before: a flush costs the same
-whether it stores a hundred events or a thousand, and producers that fill the buffer a hundred times a second want them
-stored cheaply rather than some milliseconds earlier.
-"""
+"""When QoS 0 events are stored: at the earliest of what their pushes asked for. Decisions only."""
 
 from __future__ import annotations
 
 import math
-
-GAP_SECONDS = 0.05
 
 
 class FlushSchedule:
@@ -18,11 +11,10 @@ class FlushSchedule:
     def __init__(self, flush_seconds: float, batch_events: int) -> None:
         self._flush_seconds = flush_seconds
         self._batch_events = batch_events
-        self.flushed(-math.inf)
+        self.flushed()
 
-    def flushed(self, now: float) -> None:
+    def flushed(self) -> None:
         """What was noted so far is on its way."""
-        self._full_from = now + GAP_SECONDS
         self._due_at = math.inf
         self._events = 0
         self._events_max = math.inf
@@ -33,9 +25,7 @@ class FlushSchedule:
         self._events += events
         self._events_max = min(self._events_max, self._batch_events if buffer_max is None else buffer_max)
         wanted = now + (self._flush_seconds if buffer_ms is None else buffer_ms / 1000)
-        if self._events >= self._events_max:
-            wanted = min(wanted, max(now, self._full_from))
-        self._due_at = min(before, wanted)
+        self._due_at = min(before, now if self._events >= self._events_max else wanted)
         return self._due_at < before
 
     def put_off(self, now: float) -> None:

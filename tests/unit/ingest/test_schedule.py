@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
-from forebay.ingest.schedule import GAP_SECONDS, FlushSchedule
+from forebay.ingest.schedule import FlushSchedule
 
 
 def test_nothing_is_due_before_a_push() -> None:
@@ -44,20 +42,7 @@ def test_what_a_push_does_not_say_comes_from_the_settings() -> None:
 def test_flush_starts_anew_and_failed_flush_is_due_again() -> None:
     schedule = FlushSchedule(0.1, 100)
     schedule.note(99, 100, None, now=0.0)
-    schedule.flushed(0.0)
+    schedule.flushed()
     assert schedule.seconds_until_due(0.0, math.inf) == math.inf
     schedule.put_off(1.0)
     assert schedule.is_due(1.0)
-
-
-def test_full_buffers_are_flushed_at_once_but_not_in_a_row() -> None:
-    schedule = FlushSchedule(10.0, 100)
-    schedule.note(100, None, None, now=5.0)
-    assert schedule.is_due(5.0)
-    schedule.flushed(5.0)
-    schedule.note(100, None, None, now=5.01)
-    assert not schedule.is_due(5.04)
-    assert schedule.is_due(5.0 + GAP_SECONDS)
-    schedule.flushed(6.0)
-    schedule.note(100, 10, None, now=6.0)  # patience of less than the gap counts
-    assert schedule.seconds_until_due(6.0, 9.0) == pytest.approx(0.01)
