@@ -30,6 +30,12 @@ def test_bytes_written_are_read_wherever_they_were_put(place: tuple[Filesystem, 
     assert file.read_at(100, 0) == b"abcdefghi\0\0\0Z"
     assert file.read_at(3, 3) == b"def"
     assert file.read_at(3, 50) == b""
+    room = bytearray(b"-" * 8)
+    assert file.read_into(memoryview(room)[2:6], 3) == 4
+    assert room == b"--defg--"
+    assert file.read_into(memoryview(room), 8) == 5
+    assert room == b"i\0\0\0Zg--"
+    assert file.read_into(memoryview(room), 50) == 0
     file.sync()
     assert file.size() == 13
     file.truncate(4)

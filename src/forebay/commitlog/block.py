@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence, Sized
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import accumulate, chain, islice
 from operator import or_
 from struct import Struct
@@ -92,11 +92,14 @@ _BYTES_PER_MESSAGE = 8 + 1 + 5 * 4
 """What a message costs in a record beside its own bytes: creation time, flags, five offsets."""
 _RECORD_OVERHEAD_BYTES = 256
 """Header, prefix and padding of a record, generously."""
+_new_tuple = tuple.__new__
 _HOLD_LOCK, _RELEASE_LOCK = 0, 1
 _CHECKSUM_HOLDS_LOCK_BYTES = 256 << 10
 PADDING = [bytes(n) for n in range(8)]
 _NO_ENDS: Ends = (None,) * 5
 _EMPTY = (0, 0, b"", b"", b"", b"", b"")
+_KEPT_MESSAGES_MAX = 4096
+"""Up to so many messages the offsets of a column with one value for all are kept for the next record."""
 _SAMPLE_MESSAGES = 16
 _SAMPLE_BYTES = 4096
 _SAMPLE_BYTES_MIN = 256
@@ -140,7 +143,8 @@ def parse_header(data: bytes | memoryview, offset: int, position: int) -> Header
         return f"the created range {low}-{high} is not possible"
     has_crc = bool(word & CRC_FOLLOWS)
     size = 8 + length + (CRC_BYTES if has_crc else 0)
-    return Header(position, size, first_seq, count, low, high, bool(word & BODY_IS_SNAPPY), has_crc)
+    # Not `Header(...)`: its constructor is written in Python, and a scan makes one for every record.
+    return _new_tuple(Header, (position, size, first_seq, count, low, high, bool(word & BODY_IS_SNAPPY), has_crc))
 
 
 def _checksum(data: bytes | memoryview, before: int = 0) -> int:
@@ -148,14 +152,14 @@ def _checksum(data: bytes | memoryview, before: int = 0) -> int:
     return int(crc32c(data, before, _RELEASE_LOCK if len(data) > _CHECKSUM_HOLDS_LOCK_BYTES else _HOLD_LOCK))
 
 
-def crc_holds(data: bytes, offset: int, header: Header) -> bool:
+def crc_holds(data: bytes | memoryview, offset: int, header: Header) -> bool:
     if not header.has_crc:
         return True
     end = offset + header.size - CRC_BYTES
     return bool(_checksum(memoryview(data)[offset:end]) == CRC.unpack_from(data, end)[0])
 
 
-def flag_was_lost(data: bytes, offset: int, header: Header) -> bool:
+def flag_was_lost(data: bytes | memoryview, offset: int, header: Header) -> bool:
     """Whether the record says that it has no CRC, but is followed by the one it had when bit 62 was set."""
     word = int.from_bytes(data[offset : offset + 8], "little") | CRC_FOLLOWS
     end = offset + header.size
@@ -181,7 +185,8 @@ def encode(
         (batch,) = batches
         columns, ends, present, (low, high) = batch.columns, batch.ends, batch.present, batch.created_range
     else:
-        columns, ends, present = _merged(batches), _NO_ENDS, _present(batches)
+        kinds = {batch.present for batch in batches}
+        columns, ends, present = _merged(batches, is_of_one_kind=len(kinds) == 1), _NO_ENDS, reduce(or_, kinds)
         low, high = min(columns[0]), max(columns[0])
     count = len(columns[0])
     body = _body(columns, ends, present, tag, created_us=low if low == high else None)
@@ -222,33 +227,51 @@ def _body(columns: Columns, ends: Ends, present: int, tag: bytes, *, created_us:
     parts = [BODY_PREFIX.pack(BODY_VERSION, present, 0, tag), created_bytes]
     if flags is not None:
         parts += (bytes(flags), PADDING[-count % 8])
-    offsets = Struct(f"<{count + 1}i")
-    # The offsets' padding depends on the count alone: (count + 1) x 4 bytes.
-    after_offsets = PADDING[(count + 1) % 2 * 4]
+    offsets = _offsets(count)
+    even_offsets = _kept_offsets if count <= _KEPT_MESSAGES_MAX else _even_offsets
     for column, places in zip(columns[FIXED_COLUMNS:], ends, strict=True):
         if column is None:
             continue
-        if places is None:
-            places = [*accumulate(map(len, column), initial=0)]
-        parts += (offsets.pack(*places), after_offsets)
-        if column[0] == column[-1] and column.count(column[0]) == count:
-            parts.append(column[0] * count)  # one value for all, as the partition often is
+        value = column[0]
+        if count > 1 and value == column[-1] and column.count(value) == count:
+            # One value for all, as the partition often is.
+            size = len(value) * count
+            parts += (even_offsets(count, len(value)), value * count)
         else:
+            if places is None:
+                places = [*accumulate(map(len, column), initial=0)]
+            size = places[-1]
+            parts.append(offsets.pack(*places))
             parts += column
-        parts.append(PADDING[-places[-1] % 8])
+        parts.append(PADDING[-size % 8])
     parts.append(PADDING[4])
     return b"".join(parts)
 
 
-def _present(batches: Sequence[MessageBatch]) -> int:
-    return reduce(or_, {batch.present for batch in batches})
+def _even_offsets(count: int, value_size: int) -> bytes:
+    """The offsets, and their padding, of so many values of one size."""
+    return _offsets(count).pack(*[value_size * number for number in range(count + 1)])
 
 
-def _merged(batches: Sequence[MessageBatch]) -> Columns:
-    """The columns of several batches as one set. It is the hot path of every group, so all steps but one are in C."""
+_kept_offsets = lru_cache(maxsize=64)(_even_offsets)
+
+
+def _offsets(count: int) -> Struct:
+    """(count + 1) x 4 bytes, padded to a multiple of 8."""
+    return Struct(f"<{count + 1}i{(count + 1) % 2 * 4}x")
+
+
+def _merged(batches: Sequence[MessageBatch], *, is_of_one_kind: bool) -> Columns:
+    """The columns of several batches as one set. It is the hot path of every group, so hardly a step is in Python.
+
+    `is_of_one_kind`: all of them have the same columns.
+    """
     together = list(zip(*[batch.columns for batch in batches], strict=True))
-    if len({batch.present for batch in batches}) > 1:
+    if not is_of_one_kind:
         together = [_filled(column, empty, batches) for column, empty in zip(together, _EMPTY, strict=True)]
+    if sum(map(len, together[0])) == len(batches):
+        # One message each, as in most groups. No batch is empty.
+        return [None if column[0] is None else [value for (value,) in column] for column in together]
     return [None if column[0] is None else list(chain.from_iterable(column)) for column in together]
 
 

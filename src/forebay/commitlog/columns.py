@@ -7,9 +7,7 @@ the scanner reports as damage.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
-from functools import lru_cache
 from struct import Struct
 
 import cramjam
@@ -27,6 +25,7 @@ from forebay.commitlog.block import (
     Header,
     Piece,
 )
+from forebay.commitlog.chunk import Chunk
 
 SCHEMA = pa.schema(
     [
@@ -42,13 +41,11 @@ SCHEMA = pa.schema(
 )
 """What `CommitLog.read` yields. Nothing is null: a message without a trace id has an empty one."""
 
-_INT64, _UINT8 = pa.int64(), pa.uint8()
-_FIXED = [(0b01, SCHEMA.field("created_at").type, 8), (0b10, _UINT8, 1)]
-"""Bit in the body's list of columns, type, bytes per message."""
-_VARIABLE = [(1 << bit, SCHEMA.field(bit + 1).type) for bit in range(2, 7)]
-_LAST_OFFSET = Struct("<i")
+_HAS_CREATED, _HAS_FLAGS = 0b01, 0b10
+_VARIABLE = [1 << bit for bit in range(FIXED_COLUMNS, 7)]
+"""Bits in the body's list of columns."""
+_OFFSET = Struct("<i")
 _ALIGNMENT = 8
-_array = pa.Array.from_buffers
 _BODY_START = HEADER_BYTES % _ALIGNMENT
 """A body starts 36 bytes into its record, 4 past a multiple of 8; its columns are aligned only if it stays so."""
 
@@ -57,91 +54,73 @@ class BodyRefused(Exception):
     """The body cannot be one of ours; the message says what does not fit."""
 
 
-def decode(chunk: pa.Buffer, offset: int, header: Header) -> tuple[bytes, pa.RecordBatch]:
+def decode(chunk: Chunk, offset: int, header: Header) -> tuple[bytes, pa.RecordBatch]:
     """The record's tag and its messages. `chunk` holds the record at `offset` and lives as long as the batch."""
-    buffer, start, end = _body(chunk, offset, header)
+    chunk, start, end = _body(chunk, offset, header)
     if end - start < BODY_BYTES_MIN:
         raise BodyRefused(f"a body of {end - start} bytes is under {BODY_BYTES_MIN}")
-    version, present, zero, tag = BODY_PREFIX.unpack_from(buffer, start)
-    if version != BODY_VERSION or zero or present >> 7 or not present & 1:
+    version, present, zero, tag = BODY_PREFIX.unpack_from(chunk.body, start)
+    if version != BODY_VERSION or zero or present >> 7 or not present & _HAS_CREATED:
         raise BodyRefused(f"body version {version}, columns {present:#x}, reserved {zero} are not known")
     count = header.message_count
-    position = start + BODY_PREFIX.size
-    columns = [_sequence(header.first_seq, count)]
-    for bit, kind, width in _FIXED:
-        if not present & bit:
-            columns.append(_empty(kind, count))
-            continue
-        size = width * count
-        if position + size > end:
-            raise BodyRefused(f"{count} values of {kind} reach past the body's end")
-        columns.append(_array(kind, count, [None, buffer.slice(position, size)]))
-        position += (size + 7) & -8
-    size = 4 * (count + 1)
-    for bit, kind in _VARIABLE:
-        if not present & bit:
-            columns.append(_empty(kind, count))
-            continue
-        values_at = position + ((size + 7) & -8)
-        if values_at > end:
-            raise BodyRefused(f"{count} offsets reach past the body's end")
-        (values_size,) = _LAST_OFFSET.unpack_from(buffer, position + size - 4)
-        if not 0 <= values_size <= end - values_at:
-            raise BodyRefused(f"a column of {values_size} bytes reaches past the body's end")
-        columns.append(_array(kind, count, [None, buffer.slice(position, size), buffer.slice(values_at, values_size)]))
-        position = values_at + ((values_size + 7) & -8)
-    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    places = _places(chunk, present, count, start + BODY_PREFIX.size, end)
+    batch = chunk.batch(SCHEMA, header.first_seq, count, places)
     if not header.has_crc:
         _validate(batch)
     return tag, batch
 
 
-def _body(chunk: pa.Buffer, offset: int, header: Header) -> tuple[pa.Buffer, int, int]:
+def _places(chunk: Chunk, present: int, count: int, position: int, end: int) -> list[int]:
+    """Offset and length of each buffer of the stored columns, in the order of `SCHEMA`; the first of each is empty."""
+    flags_at = position + 8 * count
+    texts_at = flags_at + (((count + 7) & -8) if present & _HAS_FLAGS else 0)
+    if texts_at > end:
+        raise BodyRefused(f"{count} times and flags reach past the body's end")
+    # What is absent is found among the zeros that a chunk's body starts with.
+    places = [0, 0, position, 8 * count, 0, 0, flags_at if present & _HAS_FLAGS else 0, count]
+    position = texts_at
+    integers = chunk.integers
+    size = 4 * (count + 1)
+    padded_size = (size + 7) & -8
+    for bit in _VARIABLE:
+        if not present & bit:
+            places += (0, 0, 0, size, 0, 0)
+            continue
+        values_at = position + padded_size
+        if values_at > end:
+            raise BodyRefused(f"{count} offsets reach past the body's end")
+        first, values_size = integers[position >> 2], integers[(position >> 2) + count]
+        if not 0 <= first <= values_size <= end - values_at:
+            raise BodyRefused(f"a column of bytes {first} to {values_size} reaches past the body's end")
+        places += (0, 0, position, size, values_at, values_size)
+        position = values_at + ((values_size + 7) & -8)
+    return places
+
+
+def _body(chunk: Chunk, offset: int, header: Header) -> tuple[Chunk, int, int]:
+    """A chunk in which the record's body can be read in place, and where it starts and ends there."""
     start = offset + HEADER_BYTES
     end = offset + header.size - (CRC_BYTES if header.has_crc else 0)
     if header.is_snappy:
-        buffer = _unpacked(chunk.slice(start, end - start))
-        return buffer, _BODY_START, buffer.size
-    if (chunk.address + offset) % _ALIGNMENT:
+        return _unpacked(chunk.body[start:end], header)
+    if offset % _ALIGNMENT or not chunk.has_room_for(header.first_seq, header.message_count):
         # Behind a compressed record the next one stands at any address; Arrow wants its integers aligned.
-        moved = pa.allocate_buffer(end - offset, resizable=False)
-        memoryview(moved)[:] = memoryview(chunk)[offset:end]
-        return moved, HEADER_BYTES, end - offset
+        moved = Chunk.of(chunk.body[offset:end], header.first_seq, header.message_count)
+        return moved, moved.data_at + HEADER_BYTES, moved.data_at + end - offset
     return chunk, start, end
 
 
-def _unpacked(packed: pa.Buffer) -> pa.Buffer:
+def _unpacked(packed: memoryview, header: Header) -> tuple[Chunk, int, int]:
     try:
         size = cramjam.snappy.decompress_raw_len(packed)
         if size > DATA_BYTES_MAX:
             raise BodyRefused(f"a body of {size} bytes is over {DATA_BYTES_MAX}")
-        buffer = pa.allocate_buffer(_BODY_START + size, resizable=False)
-        cramjam.snappy.decompress_raw_into(packed, memoryview(buffer)[_BODY_START:])
+        chunk = Chunk(_BODY_START + size, header.first_seq, header.message_count)
+        start = chunk.data_at + _BODY_START
+        cramjam.snappy.decompress_raw_into(packed, chunk.body[start : start + size])
     except cramjam.DecompressionError as error:
         raise BodyRefused(f"not Snappy: {error}") from None
-    return buffer
-
-
-def _sequence(first_seq: int, count: int) -> pa.Array:
-    """first_seq, first_seq + 1, …: a ramp that was made once, raised in one addition of two long integers."""
-    ramp, ones = _ramp(count)
-    values = (ramp + first_seq * ones).to_bytes(8 * count, "little")
-    return _array(_INT64, count, [None, pa.py_buffer(values)])
-
-
-@lru_cache(maxsize=128)
-def _ramp(count: int) -> tuple[int, int]:
-    """0, 1, 2, … and 1, 1, 1, … as 64-bit numbers side by side in one integer each."""
-    ramp, ones = array("q", range(count)).tobytes(), array("q", [1]) * count
-    return int.from_bytes(ramp, "little"), int.from_bytes(ones.tobytes(), "little")
-
-
-@lru_cache(maxsize=256)
-def _empty(kind: pa.DataType, count: int) -> pa.Array:
-    """A column that is not stored: zero, or nothing, for every message."""
-    zeros = pa.py_buffer(bytes(8 * (count + 1)))
-    parts = [None, zeros] if kind == _UINT8 else [None, zeros, zeros]
-    return _array(kind, count, parts)
+    return chunk, start, start + size
 
 
 def _validate(batch: pa.RecordBatch) -> None:
@@ -190,7 +169,7 @@ class _Text:
         column = self.column
         if not len(column):
             return bytes(4)
-        found = _array(pa.int32(), len(column) + 1, [None, column.buffers()[1]], offset=column.offset)
+        found = pa.Array.from_buffers(pa.int32(), len(column) + 1, [None, column.buffers()[1]], offset=column.offset)
         if self._start:
             import pyarrow.compute as pc  # as in the reader: a third of pyarrow's import time
 
@@ -206,8 +185,8 @@ def _ends(column: pa.Array) -> tuple[int, int]:
     offsets = column.buffers()[1]
     if offsets is None or not len(column):
         return 0, 0
-    (start,) = _LAST_OFFSET.unpack_from(offsets, 4 * column.offset)
-    (end,) = _LAST_OFFSET.unpack_from(offsets, 4 * (column.offset + len(column)))
+    (start,) = _OFFSET.unpack_from(offsets, 4 * column.offset)
+    (end,) = _OFFSET.unpack_from(offsets, 4 * (column.offset + len(column)))
     return start, end
 
 

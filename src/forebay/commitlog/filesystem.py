@@ -47,6 +47,9 @@ class File(Protocol):
     def read_at(self, size: int, position: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
 
+    def read_into(self, room: memoryview, position: int) -> int:
+        """`read_at` into memory that is there already: fill it and tell how many bytes there were."""
+
     def write_at(self, buffers: Buffers, position: int) -> int:
         """Write some of the bytes and tell how many."""
 
@@ -108,19 +111,19 @@ class Filesystem(Protocol):
 
 def write_fully(file: File, buffers: Buffers, position: int) -> int:
     """Write all the bytes, however many calls it takes, and return how many there were."""
-    return _all_of(file.write_at, buffers, position)
+    total = sum(map(len, buffers))
+    written = file.write_at(buffers, position)
+    return total if written == total else _rest_of(file.write_at, buffers, position, written, total)
 
 
 def write_durably(file: File, buffers: Buffers, position: int) -> int:
     """Write all the bytes and have them on the disk."""
-    return _all_of(file.write_durably_at, buffers, position)
-
-
-def _all_of(write: Callable[[Buffers, int], int], buffers: Buffers, position: int) -> int:
     total = sum(map(len, buffers))
-    written = write(buffers, position)
-    if written == total:
-        return total
+    written = file.write_durably_at(buffers, position)
+    return total if written == total else _rest_of(file.write_durably_at, buffers, position, written, total)
+
+
+def _rest_of(write: Callable[[Buffers, int], int], buffers: Buffers, position: int, written: int, total: int) -> int:
     rest = memoryview(b"".join(buffers))
     while written < total:
         more = write([rest[written:]], position + written)
@@ -151,6 +154,13 @@ class RealFile:
             parts.append(data)
             got += len(data)
         return b"".join(parts)
+
+    def read_into(self, room: memoryview, position: int) -> int:
+        size = len(room)
+        got = os.preadv(self._fd, [room], position)
+        while 0 < got < size and (more := os.preadv(self._fd, [room[got:]], position + got)):
+            got += more
+        return got
 
     def write_at(self, buffers: Buffers, position: int) -> int:
         return os.pwritev(self._fd, buffers[:_BUFFERS_PER_CALL], position)

@@ -15,7 +15,8 @@ from types import TracebackType
 import pyarrow as pa
 
 from forebay.clock import Clock, SystemClock
-from forebay.commitlog import block, layout
+from forebay.commitlog import layout
+from forebay.commitlog.block import DATA_BYTES_MAX, MESSAGES_MAX, NO_TAG, TAG_BYTES, size_max
 from forebay.commitlog.columns import ColumnBatch
 from forebay.commitlog.filesystem import AlreadyLocked, Filesystem, Kind, Lock, RealFilesystem
 from forebay.commitlog.group_commit import GroupCommit
@@ -89,23 +90,23 @@ class CommitLog:
         reader = LogReader(filesystem, base, options, lambda: writer.state)
         return cls(base, options, lock, writer, reader, found.report)
 
-    def append(self, batch: MessageBatch, *, tag: bytes = block.NO_TAG) -> SeqRange:
+    def append(self, batch: MessageBatch, *, tag: bytes = NO_TAG) -> SeqRange:
         """Add the messages, all or none. On return they are durable and numbered; they never share a seq."""
-        return self._group.submit((batch, tag), _checked_size(batch, tag))
+        return self._group.submit((batch, tag), _checked(len(batch.payloads), batch.variable_bytes, tag))
 
-    def append_async(self, batch: MessageBatch, *, tag: bytes = block.NO_TAG) -> Awaitable[SeqRange]:
+    def append_async(self, batch: MessageBatch, *, tag: bytes = NO_TAG) -> Awaitable[SeqRange]:
         """`append` for event loops: it never blocks the loop. Cancelling it does not take the messages back."""
-        return self._group.submit_async((batch, tag), _checked_size(batch, tag))
+        return self._group.submit_async((batch, tag), _checked(len(batch.payloads), batch.variable_bytes, tag))
 
-    def append_record(self, batch: MessageBatch, *, tag: bytes = block.NO_TAG) -> Place:
+    def append_record(self, batch: MessageBatch, *, tag: bytes = NO_TAG) -> Place:
         """Append as one record of its own and tell where it stands, for who keeps an index of records."""
-        _checked_size(batch, tag)
+        _checked(len(batch.payloads), batch.variable_bytes, tag)
         with self._mutex:
             self._check_open()
             (seqs,) = self._writer.commit([(batch, tag)])
             return Place(*seqs, self._writer.last_position)
 
-    def append_columns(self, batch: ColumnBatch, created_us: int, *, tag: bytes = block.NO_TAG) -> Place:
+    def append_columns(self, batch: ColumnBatch, created_us: int, *, tag: bytes = NO_TAG) -> Place:
         """`append_record` for messages that are Arrow columns already, all of one time."""
         _checked(len(batch), batch.variable_bytes, tag)
         with self._mutex:
@@ -206,7 +207,8 @@ class CommitLog:
 
     def _commit(self, appends: list[Append]) -> list[SeqRange]:
         with self._mutex:
-            self._check_open()
+            if self._is_closed:
+                raise LogClosed(self.base)
             return self._writer.commit(appends)
 
     def _check_open(self) -> None:
@@ -214,18 +216,14 @@ class CommitLog:
             raise LogClosed(self.base)
 
 
-def _checked_size(batch: MessageBatch, tag: bytes) -> int:
-    """Refuse here what could not be written, so that a bad batch fails alone and not with its group."""
-    return _checked(len(batch.payloads), batch.variable_bytes, tag)
-
-
 def _checked(count: int, variable_bytes: int, tag: bytes) -> int:
-    size = block.size_max(count, variable_bytes)
-    if not (0 < count <= block.MESSAGES_MAX and size <= block.DATA_BYTES_MAX):
-        limits = f"1-{block.MESSAGES_MAX} messages of {block.DATA_BYTES_MAX} bytes together"
+    """Refuse here what could not be written, so that a bad batch fails alone and not with its group."""
+    size = size_max(count, variable_bytes)
+    if not (0 < count <= MESSAGES_MAX and size <= DATA_BYTES_MAX):
+        limits = f"1-{MESSAGES_MAX} messages of {DATA_BYTES_MAX} bytes together"
         raise BatchRefused(f"a batch of {count} messages and {size} bytes is outside {limits}")
-    if len(tag) != block.TAG_BYTES:
-        raise BatchRefused(f"a tag has {block.TAG_BYTES} bytes, not {len(tag)}")
+    if len(tag) != TAG_BYTES:
+        raise BatchRefused(f"a tag has {TAG_BYTES} bytes, not {len(tag)}")
     return size
 
 

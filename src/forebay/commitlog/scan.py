@@ -17,12 +17,18 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from forebay.commitlog.block import CRC_BYTES, HEADER_BYTES, Header, crc_holds, flag_was_lost, parse_header
+from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import BodyRefused, decode
 from forebay.commitlog.filesystem import File
 from forebay.errors import DamagedRange
 
 CHUNK_BYTES = 1 << 20
 """As much as a core's own cache holds: the CRC and the columns are read from there, not from memory."""
+_BYTES_PER_MESSAGE = 64
+"""A chunk has room for the numbers of so many messages; behind that many a record is read all the same, as a copy."""
+_NO_CHUNK = Chunk(0, 1, 0)
+_new_tuple = tuple.__new__
+"""Makes a named tuple without its constructor, which is written in Python: a scan makes two for every record."""
 _SEARCH_BYTES = 1 << 20
 _WINDOW_BYTES = 4096
 _WORD_ENDS = (b"\x00\x40", b"\x00\xc0")
@@ -33,7 +39,7 @@ class Record(NamedTuple):
     """A record as it stands in a chunk of its segment; its CRC was right."""
 
     header: Header
-    chunk: pa.Buffer
+    chunk: Chunk
     offset: int
 
     def batch(self) -> pa.RecordBatch:
@@ -66,9 +72,9 @@ class SegmentScan:
         self._end = end
         self._last_seq = last_seq
         self._chunk_bytes = chunk_bytes
-        self._chunk = b""
+        self._chunk = _NO_CHUNK
         self._chunk_at = position
-        self._buffer = pa.py_buffer(b"")
+        self._chunk_end = position
         self.position = position
         self.next_seq = next_seq
 
@@ -104,7 +110,7 @@ class SegmentScan:
         offset = self._load(position, HEADER_BYTES)
         if offset is None:
             return "the file ends inside a header"
-        header = parse_header(self._chunk, offset, position)
+        header = parse_header(self._chunk.body, offset, position)
         if isinstance(header, str):
             return header
         if position + header.size > self._end:
@@ -113,20 +119,21 @@ class SegmentScan:
         highest = self.next_seq if first_seq_max is None else first_seq_max
         if not self.next_seq <= header.first_seq <= highest:
             return f"first_seq is {header.first_seq}, expected {self.next_seq}"
-        if offset + header.size > len(self._chunk):
-            offset = self._load(position, header.size)
+        if position + header.size > self._chunk_end:
+            offset = self._load(position, header.size, header.message_count)
             if offset is None:
                 return "the file ends inside a record"
-        if not crc_holds(self._chunk, offset, header):
+        chunk = self._chunk
+        if not crc_holds(chunk.body, offset, header):
             return "CRC does not match"
-        record = Record(header, self._buffer, offset)
+        record: Record = _new_tuple(Record, (header, chunk, offset))
         return record if header.has_crc else self._checked_without_crc(record)
 
     def _checked_without_crc(self, record: Record) -> Record | str:
         """A record may come without a CRC from another writer. Ours always has one: then bit 62 was damaged."""
         header = record.header
-        offset = self._load(header.position, header.size + CRC_BYTES)
-        if offset is not None and flag_was_lost(self._chunk, offset, header):
+        offset = self._load(header.position, header.size + CRC_BYTES, header.message_count)
+        if offset is not None and flag_was_lost(self._chunk.body, offset, header):
             return "its CRC flag is clear, although its CRC follows"
         try:
             if not header.is_filler:
@@ -135,22 +142,23 @@ class SegmentScan:
             return str(refused)
         return record
 
-    def _load(self, position: int, size: int) -> int | None:
-        """Have `size` bytes from `position` in the chunk; returns their offset, None when the file is shorter."""
-        offset = position - self._chunk_at
-        if offset < 0 or offset + size > len(self._chunk):
+    def _load(self, position: int, size: int, message_count: int = 0) -> int | None:
+        """Have `size` bytes from `position` in the chunk; returns where in its body, None when the file is shorter."""
+        if position < self._chunk_at or position + size > self._chunk_end:
             wanted = min(max(size, self._chunk_bytes), self._end - position)
-            self._chunk = self._file.read_at(wanted, position)
+            messages_max = max(wanted // _BYTES_PER_MESSAGE, message_count)
+            self._chunk = chunk = Chunk(wanted, self.next_seq, messages_max)
             self._chunk_at = position
-            self._buffer = pa.py_buffer(self._chunk)
-            offset = 0
-        return offset if offset + size <= len(self._chunk) else None
+            self._chunk_end = position + self._file.read_into(chunk.body[chunk.data_at :][:wanted], position)
+        if position + size > self._chunk_end:
+            return None
+        return self._chunk.data_at + position - self._chunk_at
 
     def _find_after(self, damaged: int) -> Record | None:
         """The first good record behind the one at `damaged`."""
         offset = self._load(damaged, HEADER_BYTES)
         if offset is not None:
-            header = parse_header(self._chunk, offset, damaged)
+            header = parse_header(self._chunk.body, offset, damaged)
             if isinstance(header, Header) and header.first_seq == self.next_seq:
                 record = self._record_at(damaged + header.size, first_seq_max=header.next_seq)
                 if isinstance(record, Record) and record.header.first_seq == header.next_seq:

@@ -69,18 +69,16 @@ class LogWriter:
 
     def commit(self, appends: Sequence[Append]) -> list[SeqRange]:
         """Make all of them durable as one record with one sync. They have one tag."""
-        try:
-            return self._commit(appends)
-        except AppendFailed:
-            self.counters.failed_appends += len(appends)
-            raise
-
-    def _commit(self, appends: Sequence[Append]) -> list[SeqRange]:
         batches = [batch for batch, _ in appends]
         first_seq, tag = self.state.next_seq, appends[0][1]
         is_compressed = self._is_worth_compressing(batches)
         ranges = _ranges(first_seq, batches)
-        self._write(block.encode(batches, first_seq, tag=tag, compress=is_compressed), ranges[-1].last_seq + 1)
+        pieces = block.encode(batches, first_seq, tag=tag, compress=is_compressed)
+        try:
+            self._write(pieces, ranges[-1].last_seq + 1)
+        except AppendFailed:
+            self.counters.failed_appends += len(appends)
+            raise
         return ranges
 
     def commit_columns(self, batch: ColumnBatch, created_us: int, tag: bytes) -> SeqRange:
@@ -99,15 +97,19 @@ class LogWriter:
     def _write(self, pieces: Sequence[block.Piece], next_seq: int) -> None:
         size = sum(map(len, pieces))
         self._be_ready_for(size)
-        state = self.state
+        entries, path, position, first_seq, file_seq = self.state
         try:
-            write_durably(self._file, pieces, state.position)
+            write_durably(self._file, pieces, position)
         except OSError as error:
             raise self._failed(error, size) from error
-        self.last_position = state.position
-        self.state = LogState(state.entries, state.path, state.position + size, next_seq, state.file_seq)
+        self.last_position = position
+        # Not `LogState(...)`: its constructor is written in Python, and every group goes through here.
+        self.state = _new_tuple(LogState, (entries, path, position + size, next_seq, file_seq))
         self._manifest_is_current = False
-        self._count(next_seq - state.next_seq, size)
+        counters = self.counters
+        counters.messages += next_seq - first_seq
+        counters.record_bytes += size
+        counters.records += 1
 
     def _is_worth_compressing(self, batches: Sequence[MessageBatch | ColumnBatch]) -> bool:
         """What the last sample said; a new one is taken every few records, for payloads change slowly."""
@@ -263,19 +265,13 @@ class LogWriter:
             return DiskFull(path, f"{what}, {free} bytes are free")
         return kind(path, f"{what}: {error.strerror or error}")
 
-    def _count(self, messages: int, size: int) -> None:
-        counters = self.counters
-        counters.messages += messages
-        counters.record_bytes += size
-        counters.records += 1
-
 
 def _ranges(first_seq: int, batches: Sequence[MessageBatch]) -> list[SeqRange]:
     """The numbers that each batch of a record got."""
     ranges = []
     for batch in batches:
         following = first_seq + len(batch.payloads)
-        # Not `SeqRange(...)`: its constructor is written in Python, and a group calls it for each of its appenders.
+        # As above: a group makes one for each of its appenders.
         ranges.append(_new_tuple(SeqRange, (first_seq, following - 1)))
         first_seq = following
     return ranges

@@ -90,6 +90,10 @@ class FaultyFile:
         self._owner.before(Operation("read", self._path, size))
         return self._file.read_at(size, position)
 
+    def read_into(self, room: memoryview, position: int) -> int:
+        self._owner.before(Operation("read", self._path, len(room)))
+        return self._file.read_into(room, position)
+
     def write_at(self, buffers: Buffers, position: int) -> int:
         data = b"".join(buffers)
         with self._owner.around(Operation("write", self._path, len(data))) as fault:

@@ -73,6 +73,11 @@ class SimulatedFile:
     def read_at(self, size: int, position: int) -> bytes:
         return bytes(self._disk.inodes[self._inode].content[position : position + size])
 
+    def read_into(self, room: memoryview, position: int) -> int:
+        data = self.read_at(len(room), position)
+        room[: len(data)] = data
+        return len(data)
+
     def write_at(self, buffers: Buffers, position: int) -> int:
         data = b"".join(buffers)
         self._disk.do(Change("write", self._inode, position=position, data=data))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from forebay.commitlog import block
 from forebay.commitlog.block import Header, crc_holds, encode, encode_filler, parse_header
+from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import SCHEMA, BodyRefused, decode
 from forebay.model.message import CREATED_US_MAX, MessageBatch
 
@@ -35,11 +36,16 @@ def batches(draw: st.DrawFn) -> MessageBatch:
     )
 
 
+def decoded_at(data: bytes, offset: int, header: Header) -> tuple[bytes, pa.RecordBatch]:
+    chunk = Chunk.of(data, header.first_seq, header.message_count)
+    return decode(chunk, chunk.data_at + offset, header)
+
+
 def decoded(data: bytes) -> tuple[Header, bytes, pa.RecordBatch]:
     header = parse_header(data, 0, 0)
     assert isinstance(header, Header)
     assert crc_holds(data, 0, header)
-    tag, found = decode(pa.py_buffer(data), 0, header)
+    tag, found = decoded_at(data, 0, header)
     found.validate(full=True)
     return header, tag, found
 
@@ -92,10 +98,30 @@ def test_a_record_at_an_odd_address_is_read_all_the_same() -> None:
         shifted = bytes(shift) + data
         header = parse_header(shifted, shift, 0)
         assert isinstance(header, Header)
-        _, found = decode(pa.py_buffer(shifted), shift, header)
+        _, found = decoded_at(shifted, shift, header)
         found.validate(full=True)
         assert found.column("payload").to_pylist() == [b"abc", b"de"]
         assert found.column("created_at").buffers()[1].address % 8 == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4096, 4097])
+@pytest.mark.parametrize("value", [b"", b"eu", b"a-long-partition"])
+def test_columns_with_one_value_for_all_come_back_as_they_were(count: int, value: bytes) -> None:
+    batch = MessageBatch([b"%d" % number for number in range(count)], [7] * count, [value] * count)
+    found = decoded(b"".join(encode([batch], 5)))[2]
+    assert found.column("partition").to_pylist() == [value.decode()] * count
+    assert found.column("payload").to_pylist() == list(batch.payloads)
+
+
+@pytest.mark.parametrize("offset", [-4, 6])
+def test_offsets_that_do_not_start_inside_their_column_are_refused(offset: int) -> None:
+    record = bytearray(b"".join(encode([MessageBatch([b"abc", b"de"], [7, 8])], 5)))
+    offsets_at = 36 + 20 + 16
+    record[offsets_at : offsets_at + 4] = offset.to_bytes(4, "little", signed=True)
+    header = parse_header(bytes(record), 0, 0)
+    assert isinstance(header, Header)
+    with pytest.raises(BodyRefused, match=f"bytes {offset} to 5"):
+        decoded_at(bytes(record), 0, header)
 
 
 def test_a_record_without_crc_is_accepted_and_its_columns_are_checked() -> None:
@@ -105,11 +131,11 @@ def test_a_record_without_crc_is_accepted_and_its_columns_are_checked() -> None:
     assert isinstance(header, Header)
     assert not header.has_crc
     assert header.size == len(record)
-    assert decode(pa.py_buffer(bytes(record)), 0, header)[1].column("payload").to_pylist() == [b"abc", b"de"]
+    assert decoded_at(bytes(record), 0, header)[1].column("payload").to_pylist() == [b"abc", b"de"]
     offsets_at = 36 + 20 + 16
     record[offsets_at + 4 : offsets_at + 8] = (9999).to_bytes(4, "little")
     with pytest.raises(BodyRefused):
-        decode(pa.py_buffer(bytes(record)), 0, header)
+        decoded_at(bytes(record), 0, header)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +162,7 @@ def test_a_snappy_body_of_absurd_length_is_refused_before_memory_is_taken() -> N
     bomb = b"\xff\xff\xff\xff\x0f" + bytes(40)
     header = Header(0, 36 + len(bomb), 1, 1, 0, 0, is_snappy=True, has_crc=False)
     with pytest.raises(BodyRefused, match="4294967295 bytes is over"):
-        decode(pa.py_buffer(bytes(36) + bomb), 0, header)
+        decoded_at(bytes(36) + bomb, 0, header)
 
 
 def test_a_filler_is_as_long_as_what_it_replaces_and_tells_what_was_lost() -> None:
