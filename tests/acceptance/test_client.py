@@ -62,6 +62,42 @@ async def test_a_lost_lease_is_told(any_server: RunningServer) -> None:
         assert not await client.renew(message)
 
 
+async def test_a_delivery_that_is_answered_as_a_whole_is_finished(any_server: RunningServer) -> None:
+    queue = fresh()
+    async with AsyncClient(any_server.url) as client:
+        for partition in ("a", "b"):
+            await client.push_many(f"{queue}/{partition}", [{"n": n} for n in range(3)])
+        found = await client.pop(queue, batch=9, partitions=2)
+        assert [message.delivered_together for message in found] == [6] * 6
+        assert sorted((message.partition, message.data["n"]) for message in found) == [
+            (partition, n) for partition in "ab" for n in range(3)
+        ]
+        assert await client.ack(found[::-1])
+        assert not await client.ack(found)
+        assert await client.pop(queue, partitions=2) == []
+
+
+async def test_an_answer_for_some_is_no_answer_for_all(any_server: RunningServer) -> None:
+    queue = fresh()
+    async with AsyncClient(any_server.url) as client:
+        await client.configure(queue, {"retryDelay": 0})
+        await client.push_many(queue, ["a", "b", "c"])
+        first, second, third = await client.pop(queue, batch=3)
+        assert not await client.ack([first, second, second])
+        assert await client.ack(third, "failed")
+        assert [message.data for message in await client.pop(queue, batch=3)] == ["c"]
+
+
+async def test_what_was_answered_before_makes_the_whole_answer_false(any_server: RunningServer) -> None:
+    queue = fresh()
+    async with AsyncClient(any_server.url) as client:
+        await client.push_many(queue, ["a", "b"])
+        found = await client.pop(queue, batch=2)
+        assert await client.ack(found[0])
+        assert not await client.ack(found)
+        assert await client.pop(queue, batch=2) == []
+
+
 async def test_a_transaction_moves_a_message_or_does_nothing(any_server: RunningServer) -> None:
     source, target = fresh("source"), fresh("target")
     async with AsyncClient(any_server.url) as client:

@@ -89,6 +89,51 @@ def test_pop_tells_everything_about_a_message(http: Http) -> None:
     assert message["createdAt"].endswith("Z")
 
 
+def test_columns_say_the_same_as_messages(http: Http) -> None:
+    namespace = fresh("ns")
+    items = [
+        {"queue": f"{namespace}.{queue}", "partition": partition, "payload": [queue, partition, n], "traceId": trace}
+        for queue in "ab"
+        for partition in ("p1", "p2")
+        for n, trace in ((0, None), (1, "3f0e4a4e-0000-4000-8000-000000000001"))
+    ]
+    http.post("/push", {"items": items})
+    path = f"/api/v1/pop?namespace={namespace}&batch=10&partitions=10"
+    rows = http.get(f"{path}&consumerGroup=rows").json
+    columns = http.get(f"{path}&consumerGroup=columns&shape=columns").json
+    places = [run for run in columns["runs"] for _ in range(run["messages"])]
+    assert len(rows["messages"]) == len(places) == 8
+    assert columns["partitionsClaimed"] == rows["partitionsClaimed"] == 4
+    assert columns["success"] is True
+    assert columns["leaseId"] not in ("", rows["leaseId"])
+    for n, (message, run) in enumerate(zip(rows["messages"], places, strict=True)):
+        for name in ("queue", "partition", "partitionId"):
+            assert run[name] == message[name]
+        for name in ("transactionId", "traceId", "data", "createdAt", "seq", "attempts"):
+            assert columns[name][n] == message[name]
+
+
+def test_columns_leave_out_what_no_message_has(http: Http) -> None:
+    queue = fresh()
+    http.push(queue, 1, 2)
+    told = http.get(f"/api/v1/pop/queue/{queue}?batch=2&shape=columns").json
+    assert told["data"] == [1, 2]
+    assert not {"traceId", "encoding", "autopilot"} & told.keys()
+    assert http.get(f"/api/v1/pop/queue/{queue}?shape=rows").status == 400
+
+
+def test_lease_is_completed_as_a_whole(http: Http) -> None:
+    queue = fresh()
+    http.push(queue, 1, 2, 3)
+    lease_id = http.pop(queue, batch=2)[0]["leaseId"]
+    told = http.post(f"/lease/{lease_id}/complete", b"")
+    assert (told.status, told.json) == (200, {"leaseId": lease_id, "success": True, "messages": 2})
+    told = http.post(f"/lease/{lease_id}/complete", b"")
+    refused = {"leaseId": lease_id, "success": False, "messages": 0, "error": "Lease not found"}
+    assert (told.status, told.json) == (200, refused)
+    assert [message["data"] for message in http.pop(queue, batch=9)] == [3]
+
+
 def test_pop_of_nothing_is_204_without_a_body(http: Http) -> None:
     told = http.get(f"/api/v1/pop/queue/{fresh()}")
     assert (told.status, told.body) == (204, b"")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import psycopg
 import pytest
@@ -15,9 +15,11 @@ from forebay.broker.store import PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.broker.stores.postgres.attempts import Unanswered
 from forebay.broker.stores.postgres.connections import DURABLE
-from forebay.broker.stores.postgres.queries import Statement
-from forebay.broker.stores.postgres.wire import BEGIN, Wire
-from forebay.errors import StoreUnavailable
+from forebay.broker.stores.postgres.push_writer import OVERLAP_BYTES_MIN
+from forebay.broker.stores.postgres.queries import Statement, prepared, query
+from forebay.broker.stores.postgres.wire import BEGIN, Packed, Wire
+from forebay.errors import QueueFull, StoreUnavailable
+from forebay.model.queue import QueueOptions
 
 pytestmark = pytest.mark.asyncio
 SECONDS_MAX = 30
@@ -46,26 +48,53 @@ def watcher(postgres_database: str) -> Iterator[Session]:
         yield session
 
 
-async def blocked(watcher: Session) -> int:
-    """The process of a session that waits for a lock, as soon as there is one."""
+async def blocked(watcher: Session, kind: str = "%") -> int:
+    """The process of a session that waits for a lock, of one kind or any, as soon as there is one."""
     async with asyncio.timeout(SECONDS_MAX):
         while True:
-            found = watcher.execute("SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchone()
+            found = watcher.execute(
+                "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event LIKE %s", [kind]
+            ).fetchone()
             if found:
                 return int(str(found[0]))
             await asyncio.sleep(0.005)
 
 
-async def test_push_whose_commit_is_not_answered_in_time_is_unknown(store: PostgresStore, other: Session) -> None:
+def hold_commits(watcher: Session, table: str, change: str) -> None:
+    """Let commits of such a change wait for advisory lock 1: deferred triggers run in COMMIT."""
+    watcher.execute(
+        "CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$"
+    )
+    watcher.execute(
+        f"CREATE CONSTRAINT TRIGGER hold AFTER {change} ON forebay.{table} DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION public.hold()".encode()
+    )
+
+
+async def test_push_whose_commit_is_not_answered_in_time_is_unknown(
+    store: PostgresStore, other: Session, watcher: Session
+) -> None:
     await push(store, "a")
-    other.execute("LOCK TABLE forebay.messages IN SHARE MODE")  # reading goes on, writing waits
+    hold_commits(watcher, "messages", "INSERT")
+    other.execute("SELECT pg_advisory_lock(1)")
     with pytest.raises(StoreUnavailable, match="unknown") as raised:
         await push(store, "b")
     assert raised.value.is_outcome_unknown
-    other.rollback()
+    other.execute("SELECT pg_advisory_unlock(1)")
     async with asyncio.timeout(SECONDS_MAX):
         assert {one.status for one in await push(store, "b")} <= {"queued", "duplicate"}
     assert ids(await take(store)) == ["a", "b"]
+
+
+async def test_push_that_is_not_written_in_time_was_not_done(store: PostgresStore, other: Session) -> None:
+    await push(store, "a")
+    other.execute("LOCK TABLE forebay.messages IN SHARE MODE")  # reading goes on, writing waits
+    with pytest.raises(StoreUnavailable) as raised:
+        await push(store, "b")
+    assert not raised.value.is_outcome_unknown
+    other.rollback()
+    assert [one.status for one in await push(store, "b")] == ["queued"]
 
 
 async def test_push_that_never_got_its_lock_was_not_done(store: PostgresStore, other: Session) -> None:
@@ -112,14 +141,7 @@ async def test_work_is_not_repeated_after_a_commit_without_an_answer(
 ) -> None:
     await push(store, "a")
     popped = await take(store)
-    watcher.execute(
-        "CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$"
-    )
-    watcher.execute(
-        "CREATE CONSTRAINT TRIGGER hold AFTER UPDATE ON forebay.deliveries DEFERRABLE INITIALLY DEFERRED "
-        "FOR EACH ROW EXECUTE FUNCTION public.hold()"
-    )
+    hold_commits(watcher, "deliveries", "UPDATE")
     other.execute("SELECT pg_advisory_lock(1)")
     acking = asyncio.create_task(finish(store, popped))
     process = await blocked(watcher)  # in COMMIT, where deferred triggers run
@@ -146,21 +168,118 @@ async def test_partition_numbers_of_a_deleted_queue_are_not_trusted(
         await elsewhere.close()
 
 
-async def test_push_to_partitions_that_are_known_takes_two_trips(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
+    """The texts of what is sent together, from now on."""
+    sent: list[list[bytes]] = []
+    send = Wire.send
+
+    def noted(self: Wire, statements: Sequence[Packed], deadline: float) -> None:
+        sent.append([one.statement.text for one in statements])
+        send(self, statements, deadline)
+
+    monkeypatch.setattr(Wire, "send", noted)
+    return sent
+
+
+def is_in_one_step(texts: list[bytes]) -> bool:
+    return prepared(query("push_write_known")).text in texts
+
+
+async def test_push_to_partitions_that_are_known_asks_nothing(store: PostgresStore, sent: list[list[bytes]]) -> None:
+    await push(store, "a")
+    sent.clear()
+    assert [one.seq for one in await push(store, "b", "c")] == [2, 3]
+    step, commit = sent
+    assert is_in_one_step(step)
+    assert commit == [b"COMMIT"]
+
+
+async def test_large_group_is_written_behind_the_commit_of_the_one_before(
+    store: PostgresStore, other: Session, watcher: Session, sent: list[list[bytes]]
 ) -> None:
-    trips: list[int] = []
-    exchange = Wire.exchange
+    await push(store, "a")
+    other.execute("SELECT FROM forebay.queues FOR UPDATE")
+    first = asyncio.create_task(push(store, "b"))
+    await blocked(watcher)
+    large = [PushItem("orders", "Default", bytes(OVERLAP_BYTES_MIN), name) for name in ("c", "d")]
+    second = asyncio.create_task(store.push(large))
+    await asyncio.sleep(0)
+    sent.clear()
+    other.rollback()
+    assert [one.seq for one in await first] == [2]
+    assert [one.seq for one in await second] == [3, 4]
+    assert [is_in_one_step(texts) for texts in sent] == [False, True, False]
+    assert ids(await take(store)) == ["a", "b", "c", "d"]
 
-    def counted(self: Wire, statements: list[Statement], deadline: float) -> list[list[tuple[object, ...]]]:
-        trips.append(len(statements))
-        return exchange(self, statements, deadline)
 
-    for name in ("a", "b"):
-        await push(store, name)
-    monkeypatch.setattr(Wire, "exchange", counted)
-    await push(store, "c", "d")
-    assert trips == [4, 2]
+async def test_large_group_is_written_again_when_the_commit_before_it_is_not_answered(
+    store: PostgresStore, other: Session, watcher: Session
+) -> None:
+    await push(store, "a")
+    hold_commits(watcher, "messages", "INSERT")
+    other.execute("SELECT pg_advisory_lock(1)")
+    other.execute("SELECT FROM forebay.queues FOR UPDATE")
+    first = asyncio.create_task(push(store, "b"))
+    await blocked(watcher)
+    second = asyncio.create_task(store.push([PushItem("orders", "Default", bytes(OVERLAP_BYTES_MIN), "c")]))
+    await asyncio.sleep(0)
+    other.rollback()
+    process = await blocked(watcher, "advisory")
+    watcher.execute("SELECT pg_terminate_backend(%s)", [process])
+    with pytest.raises(StoreUnavailable) as raised:
+        await first
+    assert raised.value.is_outcome_unknown
+    other.execute("SELECT pg_advisory_unlock_all()")
+    assert [one.status for one in await second] == ["queued"]
+    assert ids(await take(store)) == ["a", "c"]
+
+
+async def test_id_that_is_there_makes_a_known_push_look(store: PostgresStore, sent: list[list[bytes]]) -> None:
+    await push(store, "a", "b")
+    sent.clear()
+    pushed = await push(store, "b", "c")
+    assert [(one.status, one.seq) for one in pushed] == [("duplicate", 2), ("queued", 3)]
+    assert is_in_one_step(sent[0])
+    sent.clear()
+    assert [one.status for one in await push(store, "c", "d", "d")] == ["duplicate", "queued", "duplicate"]
+    assert not any(map(is_in_one_step, sent))  # producers that repeat themselves do it more than once
+    assert ids(await take(store)) == ["a", "b", "c", "d"]
+
+
+async def test_queue_that_was_given_a_size_refuses_what_is_too_much(
+    store: PostgresStore, postgres_database: str
+) -> None:
+    await push(store, "a")
+    elsewhere = PostgresStore(postgres_database)
+    await elsewhere.open(lambda queue, count: None)
+    try:
+        await elsewhere.configure("orders", QueueOptions(max_size=2), "", "")
+        with pytest.raises(QueueFull):
+            await push(store, "b", "c")
+        assert [one.seq for one in await push(store, "b")] == [2]
+        await elsewhere.configure("orders", QueueOptions(), "", "")
+        assert [one.seq for one in await push(store, "c")] == [3]
+        assert [one.seq for one in await push(store, "d")] == [4]
+    finally:
+        await elsewhere.close()
+
+
+async def test_two_servers_that_push_in_turn_to_what_both_know(store: PostgresStore, postgres_database: str) -> None:
+    elsewhere = PostgresStore(postgres_database)
+    await elsewhere.open(lambda queue, count: None)
+    try:
+        for number in range(6):
+            pushed = await push((store, elsewhere)[number % 2], f"{number}")
+            assert [one.seq for one in pushed] == [number + 1]
+        assert [one.status for one in await push(elsewhere, "4")] == ["duplicate"]
+        both = await asyncio.gather(
+            *(push(one, f"{one is store}-{n}") for one in (store, elsewhere) for n in range(20))
+        )
+        assert sorted(one.seq for [one] in both) == list(range(7, 47))
+        assert len(await store.read("orders", 0, 100)) == 46
+    finally:
+        await elsewhere.close()
 
 
 async def test_value_that_cannot_be_sent_leaves_the_connection_in_order(store: PostgresStore) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from forebay.broker import delivery
-from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY, Answer, Candidate, DeliveryState
+from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY, Answer, Candidates, DeliveryState
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import START_US
 
@@ -51,9 +51,10 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.names: list[str] = ["never given"]
         self.push(5)
 
-    def fresh(self) -> list[Candidate]:
+    def fresh(self) -> Candidates:
         seen = self.state.last_seen_seq()
-        return [Candidate(seq, f"t{seq}", START_US) for seq in self.messages if seq > seen and seq not in self.deleted]
+        seqs = [seq for seq in self.messages if seq > seen and seq not in self.deleted]
+        return Candidates(seqs, [f"t{seq}" for seq in seqs], [START_US] * len(seqs))
 
     @rule(count=st.integers(1, 5))
     def push(self, count: int) -> None:
@@ -189,6 +190,16 @@ class DeliveryMachine(RuleBasedStateMachine):
             self.lease = None
 
     @rule(data=st.data())
+    def complete(self, data: st.DataObject) -> None:
+        lease = self.held(data.draw(st.sampled_from(self.names[-2:])))
+        if lease is not None:
+            count, self.state = delivery.completed(self.state)
+            assert count == len(lease.unanswered)
+            for seq in lease.unanswered:
+                self.messages[seq].is_over = True
+            self.lease = None
+
+    @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         if not self.messages:
             return
@@ -222,7 +233,9 @@ class DeliveryMachine(RuleBasedStateMachine):
         if due_us == self.now_us:
             return
         last_us = due_us - 1 if due_us is not None else self.now_us + 10**12
-        early = delivery.claim(self.state, [], self.options, now_us=last_us, batch=1, lease_id="early", auto_ack=False)
+        early = delivery.claim(
+            self.state, Candidates(), self.options, now_us=last_us, batch=1, lease_id="early", auto_ack=False
+        )
         assert early is None
 
     def teardown(self) -> None:

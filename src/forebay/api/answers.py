@@ -49,15 +49,16 @@ def message_id(queue: str, seq: int) -> str:
 
 def message_ids(queue: str, seqs: Sequence[int]) -> list[str]:
     prefix = _id_prefix(queue)
-    # Through bytes, because a format would take three times as long, and every message has an id.
+    # Through bytes, because a format would take twice as long, and every message has an id.
+    if max(seqs, default=0) < 1 << 48:
+        prefix += "000-"
+        return [prefix + seq.to_bytes(6, "big").hex() for seq in seqs]
     return [prefix + seq.to_bytes(8, "big").hex("-", 6)[1:] for seq in seqs]
 
 
-def data_of(message: Message) -> Raw:
+def data_of(payload: bytes, is_binary: bool) -> Raw:
     """The payload as JSON text. Bytes that came by another way than JSON are answered as base64."""
-    if message.is_binary:
-        return Raw(b'"' + b64encode(message.payload) + b'"')
-    return Raw(message.payload)
+    return Raw(b'"' + b64encode(payload) + b'"' if is_binary else payload)
 
 
 class PushedItem(Struct, gc=False):
@@ -134,6 +135,35 @@ class PopAnswer(Struct, rename="camel", omit_defaults=True):
     autopilot: Autopilot | None = None
 
 
+class PoppedRun(Struct, rename="camel", gc=False):
+    """So many of the messages, in a row, are of this partition."""
+
+    queue: str
+    partition: str
+    partition_id: str
+    messages: int
+
+
+class PopColumns(Struct, rename="camel", omit_defaults=True):
+    """The answer to a pop with `shape=columns`: each list has one value for every message, in order."""
+
+    success: bool
+    lease_id: str
+    consumer_group: str
+    partitions_claimed: int
+    runs: list[PoppedRun]
+    seq: list[int]
+    transaction_id: list[str]
+    created_at: list[str]
+    attempts: list[int]
+    data: list[Raw]
+    trace_id: list[str | None] | None = None
+    """Left out when no message has one."""
+    encoding: list[str] | None = None
+    """Left out when all are `json`."""
+    autopilot: Autopilot | None = None
+
+
 class AckResult(Struct, rename="camel", gc=False):
     index: int
     transaction_id: str
@@ -143,6 +173,14 @@ class AckResult(Struct, rename="camel", gc=False):
     partition_name: str | None
     lease_released: bool
     dlq: bool
+
+
+class CompleteResult(Struct, rename="camel", omit_defaults=True):
+    lease_id: str
+    success: bool
+    messages: int
+    """How many were completed; those that were answered or deleted before are not among them."""
+    error: str | None = None
 
 
 class TransactionPushResult(Struct, rename="camel", tag_field="type", tag="push"):
@@ -204,7 +242,7 @@ def browsed(message: Message) -> BrowsedMessage:
         message_id(message.queue, message.seq),
         message.transaction_id,
         message.trace_id or None,
-        data_of(message),
+        data_of(message.payload, message.is_binary),
         iso(message.created_us),
         message.queue,
         message.partition,

@@ -62,7 +62,8 @@ def description(routes: Sequence[Route]) -> bytes:
 
 
 def _shapes(route: Route) -> list[Any]:
-    return [kind for kind in route.answers.values() if not _is_text(kind) and not isinstance(kind, Content)]
+    kinds = [kind for answer in route.answers.values() for kind in (answer if isinstance(answer, tuple) else (answer,))]
+    return [kind for kind in kinds if not _is_text(kind) and not isinstance(kind, Content)]
 
 
 def _is_text(kind: Any) -> bool:
@@ -117,6 +118,9 @@ def _responses(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         elif _is_text(kind):
             content = "text/plain" if kind is str else "text/html"
             answers[str(status)] = {"description": "Text.", "content": {content: {"schema": {"type": "string"}}}}
+        elif isinstance(kind, tuple):
+            shapes = {"anyOf": [schemas[_key(one)] for one in kind]}
+            answers[str(status)] = {"description": route.summary, "content": {"application/json": {"schema": shapes}}}
         else:
             content_of = {"application/json": {"schema": schemas[_key(kind)]}}
             if route.path == "/metrics":

@@ -28,10 +28,16 @@ MODE = Text(
     words=("", "all", "new", "new-only", "from", "timestamp"),
 )
 FROM = Text("subscriptionFrom", "", "`now`, or the time from which a new group starts.")
+SHAPE = Text(
+    "shape",
+    "messages",
+    "`messages`: a list of messages. `columns`: a list for each of their properties, for less work with many of them.",
+    words=("messages", "columns"),
+)
 NAMESPACE = Name("namespace", None, "Of the queues to pop from.")
 TASK = Name("task", None, "Of the queues to pop from.")
 
-QUERY = (BATCH, WAIT, TIMEOUT, GROUP, AUTO_ACK, PARTITIONS, AUTOPILOT, MODE, FROM)
+QUERY = (BATCH, WAIT, TIMEOUT, GROUP, AUTO_ACK, PARTITIONS, AUTOPILOT, MODE, FROM, SHAPE)
 
 
 class Question(NamedTuple):
@@ -41,6 +47,7 @@ class Question(NamedTuple):
     is_waiting: bool
     timeout_ms: int
     is_autopilot: bool
+    has_columns: bool = False
 
 
 _known_questions: dict[bytes, Question] = {}
@@ -53,7 +60,8 @@ def question_of(request: Request) -> Question:
     found = _known_questions.get(request.query_string)
     if found is None:
         query = request.query
-        found = Question(_asked(query), WAIT.read(query), TIMEOUT.read(query), AUTOPILOT.read(query))
+        has_columns = SHAPE.read(query) == "columns"
+        found = Question(_asked(query), WAIT.read(query), TIMEOUT.read(query), AUTOPILOT.read(query), has_columns)
         if len(_known_questions) >= _KNOWN_QUESTIONS_MAX:
             _known_questions.clear()
         if len(request.query_string) <= _KNOWN_QUESTION_BYTES_MAX:

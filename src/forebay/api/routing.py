@@ -57,7 +57,10 @@ class Route:
     summary: str
     scope: Scope
     answers: Mapping[int, Any] = field(default_factory=dict)
-    """Type of the body by status; None for an answer without one, `Content` for one that is no JSON."""
+    """Type of the body by status; None for an answer without one, `Content` for one that is no JSON.
+
+    A tuple of types where it is the request that chooses between them.
+    """
     body: type | None = None
     """Struct of a JSON body; `bytes` for a body of another kind, which `body_type` names."""
     body_type: str = "application/json"

@@ -34,6 +34,7 @@ Stores keep a state as the bytes of `encode_state`; nothing but this module look
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -101,22 +102,22 @@ decode_state = msgspec.msgpack.Decoder(DeliveryState).decode
 
 
 class Undelivered(Protocol):
-    """A message of the partition that was not delivered to the group yet. Every `Message` is one."""
+    """Messages of the partition that were not delivered to the group yet, in order, a column for each property."""
 
     @property
-    def seq(self) -> int: ...
+    def seqs(self) -> Sequence[int]: ...
     @property
-    def transaction_id(self) -> str: ...
+    def transaction_ids(self) -> Sequence[str]: ...
     @property
-    def created_us(self) -> int: ...
+    def created_us(self) -> Sequence[int]: ...
 
 
-class Candidate(msgspec.Struct, frozen=True, gc=False):
-    """An undelivered message, for who has no more of it."""
+class Candidates(NamedTuple):
+    """Undelivered messages, for who has no more of them."""
 
-    seq: int
-    transaction_id: str
-    created_us: int
+    seqs: Sequence[int] = ()
+    transaction_ids: Sequence[str] = ()
+    created_us: Sequence[int] = ()
 
 
 class DeadLetter(NamedTuple):
@@ -130,10 +131,15 @@ class DeadLetter(NamedTuple):
 class Claim(NamedTuple):
     """What a pop does to one partition."""
 
-    delivered: tuple[tuple[int, int], ...]
-    """seq and attempt of each message handed out, in order."""
+    taken: Sequence[Pending]
+    """The messages handed out, in order."""
     dead: tuple[DeadLetter, ...]
     state: DeliveryState
+
+    @property
+    def delivered(self) -> tuple[tuple[int, int], ...]:
+        """seq and attempt of each message handed out."""
+        return tuple([(pending.seq, pending.attempts) for pending in self.taken])
 
 
 def _without_lease(state: DeliveryState, pending: Sequence[Pending]) -> DeliveryState:
@@ -168,7 +174,7 @@ def due_us(state: DeliveryState, now_us: int) -> int | None:
 
 def claim(
     state: DeliveryState,
-    fresh: Sequence[Undelivered],
+    fresh: Undelivered,
     options: QueueOptions,
     *,
     now_us: int,
@@ -206,7 +212,7 @@ def claim(
     if delivered and not auto_ack:
         until = now_us + options.lease_seconds * _SECOND_US
         state = replace(state, lease_id=lease_id, lease_granted_us=now_us, lease_until_us=until)
-    return Claim(tuple([(p.seq, p.attempts) for p in delivered]), tuple(dead), advanced(state))
+    return Claim(delivered, tuple(dead), advanced(state))
 
 
 def is_due(since_us: int, seconds: int, *, now_us: int) -> bool:
@@ -227,7 +233,7 @@ def _is_early(not_before_us: int, options: QueueOptions, now_us: int) -> bool:
 
 
 def _take_fresh(
-    fresh: Sequence[Undelivered],
+    fresh: Undelivered,
     options: QueueOptions,
     now_us: int,
     batch: int,
@@ -237,18 +243,18 @@ def _take_fresh(
 ) -> None:
     wait_max_us = options.max_wait_seconds * _SECOND_US
     if not wait_max_us:
-        taken = [Pending(m.seq, m.transaction_id, 1, True) for m in fresh[: batch - len(delivered)]]
+        taken = list(map(Pending, fresh.seqs[: batch - len(delivered)], fresh.transaction_ids, repeat(1), repeat(True)))
         delivered += taken
         after += taken
         return
-    for message in fresh:
+    for seq, transaction_id, created_us in zip(fresh.seqs, fresh.transaction_ids, fresh.created_us, strict=True):
         if len(delivered) >= batch:
             return
-        if wait_max_us < now_us - message.created_us:
-            dead.append(DeadLetter(message.seq, 0, f"waited longer than {options.max_wait_seconds} s"))
-            after.append(Pending(message.seq, message.transaction_id, attempts=0, is_finished=True))
+        if wait_max_us < now_us - created_us:
+            dead.append(DeadLetter(seq, 0, f"waited longer than {options.max_wait_seconds} s"))
+            after.append(Pending(seq, transaction_id, attempts=0, is_finished=True))
         else:
-            delivered.append(Pending(message.seq, message.transaction_id, attempts=1, is_leased=True))
+            delivered.append(Pending(seq, transaction_id, attempts=1, is_leased=True))
             after.append(delivered[-1])
 
 
@@ -281,6 +287,15 @@ def acknowledge(
         judged = [Answered(answer.transaction_id, True, "", False, True) for answer in answers]
         return judged, [], _passed(_without_lease(state, state.pending), len(judged))
     return judged_one_by_one(state, answers, options, now_us)
+
+
+def completed(state: DeliveryState) -> tuple[int, DeliveryState]:
+    """All that is under the lease finished, and how many messages that were; the caller knows that it is held."""
+    held = [pending.is_leased for pending in state.pending].count(True)
+    if held == len(state.pending):
+        return held, _passed(_without_lease(state, state.pending), held)
+    after = [replace(p, is_leased=False, is_finished=True) if p.is_leased else p for p in state.pending]
+    return held, advanced(_without_lease(state, after))
 
 
 def judged_one_by_one(

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from operator import methodcaller
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from msgspec.structs import replace
 
 from forebay.broker.arrow.outgoing import has_marked, with_payloads
-from forebay.broker.encryption import MARK, Cipher, is_marked, plain_form, stored_form
+from forebay.broker.encryption import MARK, Cipher, plain_form, stored_form
+from forebay.broker.message_columns import columns_of
 from forebay.broker.store import (
     Acknowledgement,
     DeadLetterFilter,
@@ -36,6 +38,7 @@ from forebay.errors import PayloadInClear
 from forebay.model.queue import Queue, QueueOptions
 
 T = TypeVar("T")
+_starts_with_mark = methodcaller("startswith", MARK)
 
 
 class SealedStore:
@@ -72,7 +75,7 @@ class SealedStore:
                 self._encrypted.add(refused.queue)
 
     def _stored(self, items: Sequence[PushItem]) -> Sequence[PushItem]:
-        if not self._encrypted and not any(map(is_marked, [item.payload for item in items])):
+        if not self._encrypted and not any(map(_starts_with_mark, [item.payload for item in items])):
             return items
         return [self._stored_one(item) for item in items]
 
@@ -117,9 +120,10 @@ class SealedStore:
 
     async def pop(self, request: PopRequest) -> Popped:
         popped = await self._inner.pop(request)
-        if not any([message.payload.startswith(MARK) for message in popped.messages]):  # noqa: C419 - half the time
-            return popped
-        return popped._replace(messages=[self._plain(message) for message in popped.messages])
+        columns = columns_of(popped.messages)
+        if not any(map(_starts_with_mark, columns.payloads)):
+            return popped._replace(messages=columns)
+        return popped._replace(messages=[self._plain(message) for message in columns])
 
     async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]:
         return [self._plain(message) for message in await self._inner.read(queue, from_seq, limit, partition)]

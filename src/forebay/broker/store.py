@@ -98,7 +98,8 @@ class Popped(NamedTuple):
     """Messages of one or more partitions under one lease; empty when there is nothing now."""
 
     lease_id: str
-    messages: list[Message]
+    messages: Sequence[Message]
+    """`message_columns` where a store has them as columns."""
     partitions_claimed: int
 
 
@@ -113,6 +114,15 @@ class Acknowledged(msgspec.Struct, frozen=True, gc=False):
     answered: Answered
     queue: str
     partition: str
+
+
+class Completed(NamedTuple):
+    """A lease that was finished as a whole."""
+
+    messages: int
+    """How many were held under it, and are completed now."""
+    partitions: list[tuple[str, str]]
+    """The queue and the name of each partition that it covered."""
 
 
 def judged_together(acknowledgements: Sequence[Acknowledgement]) -> dict[tuple[str, str, str], list[int]]:
@@ -254,6 +264,12 @@ class Store(Protocol):
         """
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]: ...
+
+    async def complete(self, lease_id: str) -> Completed | None:
+        """Finish a lease as a whole: what is held under it and not answered yet is completed, as if by an ack each.
+
+        None when nobody holds the lease, and then nothing changed.
+        """
 
     async def extend(self, lease_id: str, seconds: int) -> int | None:
         """Until when the lease now lasts (microseconds), for all its partitions; None when nobody holds it.

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, overload
 from urllib.parse import quote, urlencode
@@ -23,14 +24,16 @@ from forebay.client.messages import (
     Message,
     Pushed,
     PushSummary,
+    Refused,
     TransactionFailed,
     Unreachable,
+    completed_count,
     is_all_taken,
+    is_whole_delivery,
     messages_of,
 )
+from forebay.client.outgoing import all_outgoing, encoded, joined, outgoing
 from forebay.client.transport import Transport
-from forebay.model.ids import minted_id
-from forebay.model.queue import DEFAULT_PARTITION
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
@@ -117,7 +120,7 @@ class AsyncClient:
         Pushes that wait at the same time share a request, each with an answer of its own.
         """
         place = address_of(address)
-        item = _encode(_item(place, data, transaction_id, trace_id))
+        item = _encode(outgoing(place, data, transaction_id, trace_id))
         if buffer_ms is not None or buffer_max is not None:
             return await self._buffered_merger(place.queue, *_buffering(buffer_ms, buffer_max)).push(item)
         return await self._merger(place.queue).push(item)
@@ -140,7 +143,7 @@ class AsyncClient:
     ) -> list[Pushed] | PushSummary:
         """Push many messages in order, in one request; returns one answer each, or the summary of a buffered push."""
         place = address_of(address)
-        items = [_encode(_item(place, data, None, None)) for data in batch]
+        items = encoded(all_outgoing(place, batch))
         if buffer_ms is not None or buffer_max is not None:
             return await self._push_buffered(items, *_buffering(buffer_ms, buffer_max))
         return await self._push(items)
@@ -149,7 +152,7 @@ class AsyncClient:
         found = self._mergers.get(queue)
         if found is None:
             _forget_idle(self._mergers)
-            found = self._mergers[queue] = PushMerger(self._push)
+            found = self._mergers[queue] = PushMerger(lambda items: self._push(joined(items)))
         return found
 
     def _buffered_merger(self, queue: str, buffer_ms: int, buffer_max: int) -> PushMerger[PushSummary]:
@@ -158,24 +161,23 @@ class AsyncClient:
         if found is None:
 
             async def send(items: Sequence[bytes]) -> list[PushSummary]:
-                summary = await self._push_buffered(items, buffer_ms, buffer_max)
+                summary = await self._push_buffered(joined(items), buffer_ms, buffer_max)
                 return [msgspec.structs.replace(summary, messages=1)] * len(items)
 
             _forget_idle(self._buffered_mergers)
             found = self._buffered_mergers[key] = PushMerger(send)
         return found
 
-    async def _push(self, items: Sequence[bytes]) -> list[Pushed]:
-        body = b'{"items":[' + b",".join(items) + b"]}"
-        _, answer = await self._transport.request("POST", "/api/v1/push", body)
+    async def _push(self, items: bytes) -> list[Pushed]:
+        _, answer = await self._transport.request("POST", "/api/v1/push", b'{"items":%b}' % items)
         pushed = _decode_pushed(answer)
         failed = [one.error for one in pushed if one.status == "failed"]
         if failed:
             raise Unreachable(f"{len(failed)} of {len(pushed)} messages were not accepted: {failed[0]}")
         return pushed
 
-    async def _push_buffered(self, items: Sequence[bytes], buffer_ms: int, buffer_max: int) -> PushSummary:
-        body = b'{"bufferMs":%d,"bufferMax":%d,"items":[' % (buffer_ms, buffer_max) + b",".join(items) + b"]}"
+    async def _push_buffered(self, items: bytes, buffer_ms: int, buffer_max: int) -> PushSummary:
+        body = b'{"bufferMs":%d,"bufferMax":%d,"items":%b}' % (buffer_ms, buffer_max, items)
         _, answer = await self._transport.request("POST", "/api/v1/push", body)
         return _decode_summary(answer)
 
@@ -221,6 +223,15 @@ class AsyncClient:
         if not found:
             return True
         spoken = status if isinstance(status, str) else ("completed" if status else "failed")
+        if spoken == "completed" and is_whole_delivery(found):
+            try:
+                path = f"/api/v1/lease/{_quoted(found[0].lease_id)}/complete"
+                _, answer = await self._transport.request("POST", path)
+                return completed_count(answer) == len(found)
+            except Refused as refused:
+                # A server that is older than this client, as one of several may be, does not know the path.
+                if refused.status != HTTPStatus.NOT_FOUND:
+                    raise
         answers = [Acknowledging(m.transaction_id, m.partition_id, m.lease_id, spoken, error) for m in found]
         body = {"consumerGroup": found[0].group, "acknowledgments": answers}
         _, answer = await self._transport.request("POST", "/api/v1/ack/batch", _encode(body))
@@ -376,7 +387,7 @@ class Transaction:
 
     def push(self, address: str | Address, *batch: object) -> Transaction:
         place = address_of(address)
-        self._operations.append({"type": "push", "items": [_item(place, data, None, None) for data in batch]})
+        self._operations.append({"type": "push", "items": all_outgoing(place, batch)})
         return self
 
     def ack(self, message: Message, status: str = "completed", *, error: str | None = None) -> Transaction:
@@ -403,19 +414,6 @@ def _forget_idle(mergers: dict[Any, Any]) -> None:
             del mergers[key]
 
 
-def _item(place: Address, data: object, transaction_id: str | None, trace_id: str | None) -> dict[str, object]:
-    item: dict[str, object] = {
-        "queue": place.queue,
-        "partition": place.partition or DEFAULT_PARTITION,
-        "payload": data,
-        # Given before the first try, so that a second one cannot store the message twice.
-        "transactionId": transaction_id or minted_id(),
-    }
-    if trace_id:
-        item["traceId"] = trace_id
-    return item
-
-
 def _answer(message: Message, status: object, error: str | None) -> dict[str, object]:
     return {
         "transactionId": message.transaction_id,
@@ -439,6 +437,7 @@ def _pop_path(
 ) -> str:
     """Path and query of a pop. Consumers ask the same again and again, so they are remembered."""
     query: dict[str, object] = {
+        "shape": "columns",
         "batch": batch,
         "wait": "true" if wait else "false",
         "timeout": timeout_ms,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -64,6 +67,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     attempts: int
     created_at: str
     raw: bytes
+    delivered_together: int = 0
+    """How many messages its pop delivered. Who answers for all of them at once finishes their lease as a whole."""
 
     @property
     def data(self) -> Any:
@@ -99,11 +104,29 @@ class _Delivered(msgspec.Struct, rename="camel", gc=False):
     attempts: int = 0
 
 
+class _Run(msgspec.Struct, rename="camel", gc=False):
+    """So many messages in a row are of this partition."""
+
+    queue: str
+    partition: str
+    partition_id: str
+    messages: int
+
+
 class _Popped(msgspec.Struct, rename="camel"):
-    messages: list[_Delivered]
-    queue: str = ""
+    """Columns, as they were asked for; or the messages that a server answers with which does not know of columns."""
+
     lease_id: str | None = None
     """One for all of them."""
+    runs: list[_Run] = []
+    seq: list[int] = []
+    transaction_id: list[str] = []
+    created_at: list[str] = []
+    attempts: list[int] = []
+    data: list[msgspec.Raw] = []
+    trace_id: list[str | None] | None = None
+    queue: str = ""
+    messages: list[_Delivered] = []
 
 
 _decode_popped = msgspec.json.Decoder(_Popped).decode
@@ -112,6 +135,30 @@ _decode_popped = msgspec.json.Decoder(_Popped).decode
 def messages_of(body: bytes, group: str) -> list[Message]:
     """The messages of a pop's answer; payloads are cut out of it, not decoded."""
     popped = _decode_popped(body)
+    if popped.messages:
+        return _one_by_one(popped, group)
+    runs = popped.runs
+    counts = [run.messages for run in runs]
+    return list(
+        map(
+            Message,
+            chain.from_iterable(map(repeat, [run.queue for run in runs], counts)),
+            chain.from_iterable(map(repeat, [run.partition for run in runs], counts)),
+            chain.from_iterable(map(repeat, [run.partition_id for run in runs], counts)),
+            popped.transaction_id,
+            popped.trace_id or repeat(None),
+            repeat(popped.lease_id or ""),
+            repeat(group),
+            popped.seq,
+            popped.attempts,
+            popped.created_at,
+            map(bytes, popped.data),
+            repeat(len(popped.seq)),
+        )
+    )
+
+
+def _one_by_one(popped: _Popped, group: str) -> list[Message]:
     queue, lease_id = popped.queue, popped.lease_id or ""
     return [
         Message(
@@ -126,9 +173,25 @@ def messages_of(body: bytes, group: str) -> list[Message]:
             found.attempts,
             found.created_at,
             bytes(found.data),
+            len(popped.messages),
         )
         for found in popped.messages
     ]
+
+
+_lease_of = attrgetter("lease_id")
+_seq_of = attrgetter("seq")
+
+
+def is_whole_delivery(messages: Sequence[Message]) -> bool:
+    """Whether these are all that one pop delivered under a lease, each once."""
+    first = messages[0]
+    return (
+        first.delivered_together == len(messages)
+        and bool(first.lease_id)
+        and set(map(_lease_of, messages)) == {first.lease_id}
+        and len(set(map(_seq_of, messages))) == len(messages)
+    )
 
 
 class Acknowledging(msgspec.Struct, rename="camel", gc=False):
@@ -145,7 +208,17 @@ class _Acknowledged(msgspec.Struct, gc=False):
     success: bool
 
 
+class _Completed(msgspec.Struct, gc=False):
+    messages: int
+
+
+_decode_completed = msgspec.json.Decoder(_Completed).decode
 _decode_acknowledged = msgspec.json.Decoder(list[_Acknowledged]).decode
+
+
+def completed_count(body: bytes) -> int:
+    """How many messages were completed with their lease; 0 when it is lost."""
+    return _decode_completed(body).messages
 
 
 def is_all_taken(body: bytes) -> bool:

@@ -79,6 +79,8 @@ class Transport:
 
     def _choose(self, attempt: int) -> str:
         """The first server that is not known to be down, each attempt the next one; any, if all are."""
+        if not self._unhealthy_until:
+            return self._urls[attempt % len(self._urls)]
         now = self._clock.monotonic()
         healthy = [url for url in self._urls if self._unhealthy_until.get(url, 0) <= now] or self._urls
         return healthy[attempt % len(healthy)]

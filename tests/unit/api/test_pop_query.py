@@ -33,6 +33,14 @@ def test_a_wrong_query_is_refused_each_time() -> None:
             question_of(asking(b"batch=0"))
 
 
+def test_columns_are_answered_to_who_asks_for_them() -> None:
+    assert not question_of(asking(b"batch=1")).has_columns
+    assert not question_of(asking(b"batch=1&shape=messages")).has_columns
+    assert question_of(asking(b"batch=1&shape=columns")).has_columns
+    with pytest.raises(Problem):
+        question_of(asking(b"shape=rows"))
+
+
 def test_the_server_chooses_only_what_was_left_out() -> None:
     assert question_of(asking(b"autopilot=true")).asked.batch == AUTOPILOT_BATCH
     assert question_of(asking(b"autopilot=true&batch=5")).asked.batch == 5

@@ -13,7 +13,7 @@ from forebay.broker.delivery import (
     NOT_IN_LEASE,
     RETRY,
     Answer,
-    Candidate,
+    Candidates,
     Claim,
     DeliveryState,
     Pending,
@@ -33,8 +33,8 @@ NOW = 1_700_000_000_000_000
 SECOND = 1_000_000
 
 
-def fresh(*seqs: int, created_us: int = NOW) -> list[Candidate]:
-    return [Candidate(seq, f"t{seq}", created_us) for seq in seqs]
+def fresh(*seqs: int, created_us: int = NOW) -> Candidates:
+    return Candidates(seqs, [f"t{seq}" for seq in seqs], [created_us] * len(seqs))
 
 
 def taken(state: DeliveryState, *seqs: int, now_us: int = NOW, options: QueueOptions = OPTIONS) -> Claim:
@@ -154,7 +154,7 @@ def test_auto_ack_finishes_at_delivery() -> None:
 
 def test_what_waited_too_long_becomes_a_dead_letter() -> None:
     options = QueueOptions(max_wait_seconds=5)
-    old = fresh(1, created_us=NOW - 6 * SECOND) + fresh(2)
+    old = Candidates((1, 2), ("t1", "t2"), (NOW - 6 * SECOND, NOW))
     found = claim(DeliveryState(0), old, options, now_us=NOW, batch=9, lease_id="x", auto_ack=False)
     assert found is not None
     assert found.delivered == ((2, 1),)
@@ -190,7 +190,7 @@ def test_an_extended_lease_is_not_yielded_any_more() -> None:
     _, _, state = acknowledge(state, "lease", answers(FAILED, 1), OPTIONS, now_us=NOW)
     state = extended(state, now_us=NOW, seconds=60)
     assert (state.yielded_us, due_us(state, NOW)) == (0, NOW + 60 * SECOND)
-    assert claim(state, [], OPTIONS, now_us=NOW + 59 * SECOND, batch=9, lease_id="x", auto_ack=False) is None
+    assert claim(state, fresh(), OPTIONS, now_us=NOW + 59 * SECOND, batch=9, lease_id="x", auto_ack=False) is None
     assert taken(state, now_us=NOW + 60 * SECOND).delivered == ((1, 2), (2, 2))
 
 

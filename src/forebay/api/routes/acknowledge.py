@@ -1,4 +1,4 @@
-"""Answers of consumers: ack one, ack many, extend a lease.
+"""Answers of consumers: ack one, ack many, finish a lease as a whole, extend it.
 
 A refused answer (an old or foreign lease, a message that is not in it) is HTTP 200 with `success: false`, as Queen's
 clients expect; it changed nothing.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forebay.api.answers import AckResult, ExtendResult, answered, iso
+from forebay.api.answers import AckResult, CompleteResult, ExtendResult, answered, iso
 from forebay.api.bodies import ANSWER_OF, ERROR_CHARACTERS_MAX, AckBatchBody, AckBody, ExtendBody, decoded
 from forebay.api.exchange import Answer, Request
 from forebay.api.routing import Route, Scope
@@ -81,6 +81,20 @@ def note(service: Service, given: Sequence[Acknowledgement], outcomes: Sequence[
         service.waiting.announce_partition(queue, partition)
 
 
+async def complete_lease(service: Service, request: Request) -> Answer:
+    """Complete all that is held under a lease and was not answered yet."""
+    (lease_id,) = request.path
+    completed = await service.store.complete(lease_id)
+    if completed is None:
+        service.counts.acknowledged[REFUSED] += 1
+        return answered(CompleteResult(lease_id, False, 0, "Lease not found"))
+    service.counts.acknowledged[delivery.COMPLETED] += completed.messages
+    if service.waiting.has_lines_for_partitions:
+        for queue, partition in completed.partitions:
+            service.waiting.announce_partition(queue, partition)
+    return answered(CompleteResult(lease_id, True, completed.messages))
+
+
 async def extend_lease(service: Service, request: Request) -> Answer:
     """Keep a lease longer: until `seconds` from now at least, on all its partitions."""
     (lease_id,) = request.path
@@ -112,6 +126,15 @@ ROUTES = (
         answers={200: list[AckResult]},
         body=AckBatchBody,
         problems=(413, 415, 503, 507),
+    ),
+    Route(
+        "POST",
+        "/api/v1/lease/{leaseId}/complete",
+        complete_lease,
+        "Complete all messages of a lease.",
+        Scope.WRITE,
+        answers={200: CompleteResult},
+        problems=(503, 507),
     ),
     Route(
         "POST",

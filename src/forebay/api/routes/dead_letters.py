@@ -69,7 +69,7 @@ def _info(letter: DeadMessage) -> DeadLetterInfo:
         letter.reason,
         # Attempts are counted, the first one is no retry.
         max(message.attempts - 1, 0),
-        data_of(message),
+        data_of(message.payload, message.is_binary),
         iso(message.created_us),
         iso(letter.failed_us),
         message.seq,

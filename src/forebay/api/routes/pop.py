@@ -10,10 +10,21 @@ What was sent to a client that vanishes before it reads it comes again when its 
 from __future__ import annotations
 
 import asyncio
-from itertools import groupby
-from operator import attrgetter
+from itertools import chain, repeat, starmap
 
-from forebay.api.answers import Autopilot, PopAnswer, PoppedMessage, answered, data_of, iso, message_ids
+from msgspec import Raw
+
+from forebay.api.answers import (
+    Autopilot,
+    PopAnswer,
+    PopColumns,
+    PoppedMessage,
+    PoppedRun,
+    answered,
+    data_of,
+    iso,
+    message_ids,
+)
 from forebay.api.exchange import NO_CONTENT, Answer, ClientGone, Request
 from forebay.api.pop_query import NAMESPACE, QUERY, TASK, Question, question_of
 from forebay.api.problems import wrong
@@ -21,6 +32,7 @@ from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
 from forebay.broker import delivery
 from forebay.broker.delivery import COMPLETED
+from forebay.broker.message_columns import MessageColumns, columns_of
 from forebay.broker.store import Acknowledgement, Popped, PopRequest
 from forebay.broker.waiting import Wanted
 
@@ -61,7 +73,8 @@ async def _pop(service: Service, request: Request, question: Question, asked: Po
     if not popped.messages:
         return NO_CONTENT
     service.counts.popped += len(popped.messages)
-    return answered(_answer(asked, popped, question.is_autopilot))
+    shaped = _in_columns if question.has_columns else _one_by_one
+    return answered(shaped(asked, popped, question.is_autopilot))
 
 
 async def _looked(
@@ -120,43 +133,84 @@ async def _waited(service: Service, watch: asyncio.Future[None], asked: PopReque
         visit.leave()
 
 
-def _answer(asked: PopRequest, popped: Popped, is_autopilot: bool) -> PopAnswer:
-    group, lease_id = asked.group, popped.lease_id
-    first = popped.messages[0]
-    ids: list[str] = []
-    for queue, messages in groupby(popped.messages, attrgetter("queue")):
-        ids += message_ids(queue, [message.seq for message in messages])
+def _in_columns(asked: PopRequest, popped: Popped, is_autopilot: bool) -> PopColumns:
+    found = columns_of(popped.messages)
+    return PopColumns(
+        True,
+        popped.lease_id,
+        asked.group,
+        popped.partitions_claimed,
+        list(starmap(PoppedRun, found.runs)),
+        found.seqs,
+        found.transaction_ids,
+        _times(found),
+        found.attempts,
+        _data(found),
+        _traces(found) if any(found.trace_ids) else None,
+        _encodings(found) if any(found.are_binary) else None,
+        _autopilot(asked, is_autopilot),
+    )
+
+
+def _one_by_one(asked: PopRequest, popped: Popped, is_autopilot: bool) -> PopAnswer:
+    found = columns_of(popped.messages)
+    first = found.runs[0]
+    ids = [message_ids(queue, seqs) for queue, seqs in found.seqs_by_run()]
+    messages = map(
+        PoppedMessage,
+        chain.from_iterable(ids),
+        found.transaction_ids,
+        _traces(found),
+        _data(found),
+        _times(found),
+        found.queues(),
+        found.partitions(),
+        found.partition_ids(),
+        repeat(popped.lease_id),
+        repeat(asked.group),
+        found.seqs,
+        found.attempts,
+        _encodings(found),
+    )
     return PopAnswer(
         True,
         first.queue,
         first.partition,
         first.partition_id,
-        lease_id,
-        group,
+        popped.lease_id,
+        asked.group,
         popped.partitions_claimed,
-        [
-            PoppedMessage(
-                message_id,
-                message.transaction_id,
-                message.trace_id or None,
-                data_of(message),
-                iso(message.created_us),
-                message.queue,
-                message.partition,
-                message.partition_id,
-                lease_id,
-                group,
-                message.seq,
-                message.attempts,
-                "base64" if message.is_binary else "json",
-            )
-            for message_id, message in zip(ids, popped.messages, strict=True)
-        ],
-        Autopilot(asked.batch, asked.partitions) if is_autopilot else None,
+        list(messages),
+        _autopilot(asked, is_autopilot),
     )
 
 
-_ANSWERS = {200: PopAnswer, 204: None}
+def _data(found: MessageColumns) -> list[Raw]:
+    if any(found.are_binary):
+        return list(map(data_of, found.payloads, found.are_binary))
+    return list(map(Raw, found.payloads))
+
+
+def _times(found: MessageColumns) -> list[str]:
+    first_us = found.created_us[0]
+    if found.created_us.count(first_us) == len(found):  # as it is for messages that were pushed together
+        return [iso(first_us)] * len(found)
+    return list(map(iso, found.created_us))
+
+
+def _traces(found: MessageColumns) -> list[str | None]:
+    return [trace_id or None for trace_id in found.trace_ids]
+
+
+def _encodings(found: MessageColumns) -> list[str]:
+    return ["base64" if is_binary else "json" for is_binary in found.are_binary]
+
+
+def _autopilot(asked: PopRequest, is_autopilot: bool) -> Autopilot | None:
+    return Autopilot(asked.batch, asked.partitions) if is_autopilot else None
+
+
+_ANSWERS = {200: (PopAnswer, PopColumns), 204: None}
 
 ROUTES = (
     Route(

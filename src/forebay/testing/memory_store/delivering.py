@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Answered
-from forebay.broker.store import Acknowledged, Acknowledgement, Message, Popped, PopRequest, judged_together
+from forebay.broker.message_columns import columns_of
+from forebay.broker.store import Acknowledged, Acknowledgement, Completed, Message, Popped, PopRequest, judged_together
 from forebay.testing.memory_store.contents import (
     SECOND_US,
     Contents,
@@ -100,7 +101,7 @@ class Delivering(Contents):
         ]
         taken = delivery.claim(
             state,
-            fresh,
+            columns_of(fresh),
             options,
             now_us=now_us,
             batch=batch,
@@ -148,6 +149,18 @@ class Delivering(Contents):
             for group, state in partition.states.items():
                 if (not state.lease_id or state.yielded_us) and queue.waiting(partition, group):
                     self._wake(name, 1)
+
+    async def complete(self, lease_id: str) -> Completed | None:
+        messages = 0
+        held = list(self._leases(lease_id))
+        for queue, partition, group in held:
+            count, after = delivery.completed(partition.states[group])
+            messages += count
+            partition.states[group] = after
+            if queue.waiting(partition, group):
+                self._wake(queue.info.name, 1)
+        partitions = [(queue.info.name, partition.name) for queue, partition, _ in held]
+        return Completed(messages, partitions) if partitions else None
 
     async def extend(self, lease_id: str, seconds: int) -> int | None:
         now_us = self._clock.now_us()

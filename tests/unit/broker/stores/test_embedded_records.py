@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forebay.broker.message_columns import MessageColumns, Run
 from forebay.broker.store import Message
-from forebay.broker.stores.embedded.records import StoredRecord
+from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
+from forebay.commitlog import CommitLog
 from forebay.commitlog.block import NO_TAG
 from forebay.commitlog.columns import SCHEMA
-from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED
+from forebay.commitlog.state import Place
+from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, MessageBatch
 
 COUNT = 6
 FIRST_SEQ = 100
@@ -47,17 +53,44 @@ def expected(place: int) -> Message:
     )
 
 
+def messages(found: StoredRecord, places: Sequence[int], attempts: int) -> list[Message]:
+    columns = MessageColumns()
+    found.add_to(columns, Run("q", "p", "1-2", len(places)), places, attempts)
+    return list(columns)
+
+
 @given(places=st.sets(st.integers(0, COUNT - 1)).map(sorted))
 def test_messages_are_those_at_their_places(places: list[int]) -> None:
-    assert record().messages("q", "1-2", places, attempts=3) == [expected(place) for place in places]
+    assert messages(record(), places, 3) == [expected(place) for place in places]
 
 
 @given(start=st.integers(0, COUNT), stop=st.integers(0, COUNT))
 def test_messages_side_by_side_are_those_at_their_places(start: int, stop: int) -> None:
-    found = record().messages("q", "1-2", range(start, stop), attempts=3)
+    found = messages(record(), range(start, stop), 3)
     assert found == [expected(place) for place in range(start, stop)]
 
 
 def test_messages_without_traces_and_headers_have_empty_ones() -> None:
-    found = record(traced=False).messages("q", "1-2", [0, 5], attempts=1)
+    found = messages(record(traced=False), [0, 5], 1)
     assert [(message.trace_id, message.headers) for message in found] == [("", b""), ("", b"")]
+
+
+def test_records_that_were_used_up_are_forgotten_before_those_in_use(tmp_path: Path) -> None:
+    log = CommitLog.open(tmp_path / "log")
+    places = [log.append_record(MessageBatch(payloads=[b"x"], created_us=[1_000])) for _ in range(3)]
+    cache = RecordCache(used_up_bytes=1)
+    first, second, third = (cache.get(1, log, *keyed(place)) for place in places)
+    cache.retire(1, second)
+    assert cache.get(1, log, *keyed(places[1])) is second, "the last one that was used up stays"
+    cache.retire(1, third)
+    assert cache.get(1, log, *keyed(places[2])) is third
+    assert cache.get(1, log, *keyed(places[1])) is not second
+    assert cache.get(1, log, *keyed(places[0])) is first
+    cache.forget([1])
+    assert cache.get(1, log, *keyed(places[0])) is not first
+    assert cache.get(1, log, *keyed(places[2])) is not third
+    log.close()
+
+
+def keyed(place: Place) -> tuple[int, int]:
+    return place.first_seq, place.position

@@ -7,12 +7,17 @@ from itertools import repeat
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Answered, DeliveryState
-from forebay.broker.store import Acknowledged, Acknowledgement, judged_together
+from forebay.broker.store import Acknowledged, Acknowledgement, Completed, judged_together
 from forebay.broker.stores.embedded.database import Database
-from forebay.broker.stores.embedded.index import Partition
+from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, Partition
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.clock import Clock
+
+_HELD = (
+    f"SELECT {PARTITION_COLUMNS}, s.state, g.name FROM states s JOIN partitions p ON p.id = s.partition_id "
+    "JOIN groups g ON g.id = s.group_id WHERE s.lease_id = ? AND s.lease_id <> ''"
+)
 
 
 class Answering:
@@ -65,15 +70,23 @@ class Answering:
     def _held(self, lease_id: str) -> Iterator[tuple[OpenQueue, Group, Partition, DeliveryState]]:
         """What is held under the lease."""
         now_us = self._clock.now_us()
-        for group_id, partition_id in self._database.all(
-            "SELECT group_id, partition_id FROM states WHERE lease_id = ? AND lease_id <> ''", (lease_id,)
-        ):
-            queue_id, name = self._database.one("SELECT queue_id, name FROM groups WHERE id = ?", (group_id,))
-            queue = self._queues.by_id[queue_id]
-            partition = self._popper.partition(partition_id)
-            state = self._popper.state(queue.groups[name], partition)
+        for *columns, encoded, name in self._database.all(_HELD, (lease_id,)):
+            partition = Partition(*columns)
+            queue = self._queues.by_id[partition.queue_id]
+            group = queue.groups[name]
+            state = self._popper.decoded(group, partition, encoded)
             if state.lease_id == lease_id and state.is_leased_at(now_us):
-                yield queue, queue.groups[name], partition, state
+                yield queue, group, partition, state
+
+    def complete(self, lease_id: str) -> Completed | None:
+        messages = 0
+        partitions = []
+        for queue, group, partition, state in self._held(lease_id):
+            count, after = delivery.completed(state)
+            self.change(queue, group, partition, after)
+            messages += count
+            partitions.append((queue.info.name, partition.name))
+        return Completed(messages, partitions) if partitions else None
 
     def extend(self, lease_id: str, seconds: int) -> int | None:
         now_us = self._clock.now_us()

@@ -57,8 +57,9 @@ class Database:
         """Insert one row; returns its id."""
         return int(self._connection.execute(statement, values).lastrowid or 0)
 
-    def many(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
-        self._connection.executemany(statement, rows)
+    def many(self, statement: str, rows: Iterable[Sequence[object]]) -> int:
+        """The same for each row; returns how many rows all of it changed."""
+        return self._connection.executemany(statement, rows).rowcount
 
     @contextmanager
     def transaction(self, *, synced: bool) -> Iterator[None]:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
 from forebay.broker import delivery
+from forebay.broker.message_columns import MessageColumns, Run
 from forebay.broker.store import Message
 from forebay.broker.stores.embedded.index import MessageIndex, Partition
 from forebay.broker.stores.embedded.queues import OpenQueue
@@ -25,14 +26,14 @@ class Fetcher:
 
     def fresh(
         self, queue: OpenQueue, partition: Partition, after_seq: int, gone: Collection[int], delay: int, batch: int
-    ) -> tuple[list[Message], int]:
+    ) -> tuple[MessageColumns, int]:
         """Messages behind `after_seq` as they are delivered for the first time, at most `batch`, without the gone.
 
         With them, when the first one is due that is younger than `delay` seconds; those behind it wait for it.
         """
         now_us = self._clock.now_us()
         wire_id = queue.wire_id(partition.partition_id)
-        found: list[Message] = []
+        found = MessageColumns()
         seq, limit = after_seq, _BLOCKS_AT_FIRST
         while len(found) < batch and seq < partition.last_seq:
             blocks = self._index.blocks_after(partition.partition_id, seq, limit)
@@ -46,7 +47,10 @@ class Fetcher:
                     places = [place for place in places if record.first_seq + place not in gone]
                 places = places[: batch - len(found)]
                 old = _count_old(record, places, delay, now_us) if delay else len(places)
-                found += record.messages(queue.info.name, wire_id, places[:old], attempts=1)
+                record.add_to(found, Run(queue.info.name, partition.name, wire_id, old), places[:old], attempts=1)
+                record.left -= old
+                if record.left <= 0:
+                    self._index.used_up(queue, record)
                 if old < len(places):
                     return found, record.created_us[places[old]] + delay * _SECOND_US
                 if len(found) >= batch:
@@ -67,8 +71,10 @@ class Fetcher:
 
 def message_of(queue: OpenQueue, partition_id: int, record: StoredRecord, place: int) -> Message:
     """As it is kept: no attempt counted."""
-    [message] = record.messages(queue.info.name, queue.wire_id(partition_id), [place], attempts=0)
-    return message
+    found = MessageColumns()
+    run = Run(queue.info.name, record.partitions[place], queue.wire_id(partition_id), 1)
+    record.add_to(found, run, [place], attempts=0)
+    return found[0]
 
 
 def seq_before(queue: OpenQueue, time_us: int) -> int:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from forebay.broker import delivery
 from forebay.broker.delivery import DeadLetter, DeliveryState
+from forebay.broker.message_columns import MessageColumns, columns_of
 from forebay.broker.store import Message, Popped, PopRequest
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.fetching import Fetcher, seq_before
@@ -34,17 +35,19 @@ class Popper:
 
     def pop(self, request: PopRequest) -> Popped:
         lease_id = str(uuid.uuid4())
-        messages: list[Message] = []
+        messages = MessageColumns()
         claimed = 0
         for queue in self._chosen(request):
             group = self._joined(queue, request)
             for partition_id in self._candidates(queue, group, request):
                 found = self._claim(queue, group, partition_id, request, lease_id, request.batch - len(messages))
-                messages += found
-                claimed += bool(found)
+                if found is None:
+                    continue
+                messages.add(found)
+                claimed += 1
                 if claimed >= request.partitions or len(messages) >= request.batch:
                     return Popped("" if request.auto_ack else lease_id, messages, claimed)
-        return Popped(lease_id if messages and not request.auto_ack else "", messages, claimed)
+        return Popped(lease_id if claimed and not request.auto_ack else "", messages if claimed else [], claimed)
 
     def _chosen(self, request: PopRequest) -> list[OpenQueue]:
         if request.queue:
@@ -124,7 +127,8 @@ class Popper:
 
     def _claim(
         self, queue: OpenQueue, group: Group, partition_id: int, request: PopRequest, lease_id: str, batch: int
-    ) -> list[Message]:
+    ) -> MessageColumns | None:
+        """What the partition has for the group now, claimed; None when that is nothing."""
         options, now_us, ready = queue.info.options, self._clock.now_us(), self.ready(queue, group)
         found = self.partition_and_state(group, partition_id)
         if found is None:
@@ -133,10 +137,10 @@ class Popper:
         window = options.window_buffer_seconds
         if window and not delivery.is_due(partition.newest_us, window, now_us=now_us):
             ready.put_to_sleep(partition_id, partition.newest_us + window * _SECOND_US)
-            return []
+            return None
         if delivery.is_held(state, options, now_us):
             self.rest(ready, partition, state)
-            return []
+            return None
         while True:
             seq = max(state.last_seen_seq(), partition.floor_seq)
             gone = self.deleted(partition, seq)
@@ -146,7 +150,7 @@ class Popper:
             )
             if taken is None:
                 self.rest(ready, partition, state, due_us)
-                return []
+                return None
             self.save(group, partition_id, taken.state)
             if not state.pending and not taken.dead:
                 # All of it is new, so it is what was fetched, as it was fetched.
@@ -157,11 +161,11 @@ class Popper:
             known |= self.fetcher.by_seq(queue, partition, [seq for seq in wanted if seq not in known])
             self.bury(queue, partition_id, group.name, taken.dead, known)
             state = taken.state
-            if taken.delivered:
+            if taken.taken:
                 break
             # Everything in reach was dead; behind it there may be something alive.
         self.rest(ready, partition, state, is_served=True)
-        return [_attempted(known[seq], attempts) for seq, attempts in taken.delivered]
+        return columns_of([_attempted(known[seq], attempts) for seq, attempts in taken.delivered])
 
     def rest(
         self,
@@ -200,15 +204,16 @@ class Popper:
         if row is None:
             return None
         partition = Partition(*row[:-1])
-        return partition, self._state(group, partition, row[-1])
+        return partition, self.decoded(group, partition, row[-1])
 
     def state(self, group: Group, partition: Partition) -> DeliveryState:
         row = self._database.one(
             "SELECT state FROM states WHERE group_id = ? AND partition_id = ?", (group.group_id, partition.partition_id)
         )
-        return self._state(group, partition, row[0] if row else None)
+        return self.decoded(group, partition, row[0] if row else None)
 
-    def _state(self, group: Group, partition: Partition, encoded: bytes | None) -> DeliveryState:
+    def decoded(self, group: Group, partition: Partition, encoded: bytes | None) -> DeliveryState:
+        """A state as its row has it, without what was removed since."""
         if encoded is None:
             return DeliveryState(max(group.start_seq, partition.floor_seq))
         state = delivery.decode_state(encoded)

@@ -48,6 +48,8 @@ class _Intake:
     """Ids that producers gave, with the seq of their message: those that were there before, and the new ones."""
     items: list[PushItem] = field(default_factory=list)
     partition_ids: list[int] = field(default_factory=list)
+    has_claimed_ids: bool = False
+    """Whether the ids of all messages are in the index already."""
 
     def cut(self) -> list[range]:
         """The places that go into each record."""
@@ -95,7 +97,8 @@ class Pusher:
         for name, same in by_queue.items():
             first = same[0].items[0]
             queue = self._queues.made(name, first.namespace, first.task)
-            intake = self._intake(queue, [item for request in same for item in request.items])
+            items = [item for request in same for item in request.items]
+            intake = self._claimed(queue, items) or self._intake(queue, items)
             for request in same:
                 try:
                     self._check_room(queue, intake, request.items)
@@ -150,6 +153,22 @@ class Pusher:
                 wanted.setdefault(queue.partitions[item.partition], set()).add(item.transaction_id)
         return _Intake(queue.log.next_seq, self._index.seqs_of_ids(wanted))
 
+    def _claimed(self, queue: OpenQueue, items: Sequence[PushItem]) -> _Intake | None:
+        """An intake for messages whose ids are new, all of them: then there is nothing to look up.
+
+        Only for queues that refuse nothing, because the ids go into the index with the seqs that the messages will get.
+        """
+        options = queue.info.options
+        if options.max_size or options.encryption_enabled or any([item.is_minted for item in items]):  # noqa: C419
+            return None
+        names = [item.partition for item in items]
+        numbers = {name: self._queues.partition_id(queue, name) for name in set(names)}
+        ids = [item.transaction_id for item in items]
+        first_seq = queue.log.next_seq
+        if not self._index.claim_ids(first_seq, [numbers[name] for name in names], ids):
+            return None
+        return _Intake(first_seq, {}, has_claimed_ids=True)
+
     def _check_room(self, queue: OpenQueue, intake: _Intake, items: Sequence[PushItem]) -> None:
         """Duplicates need no room."""
         limit = queue.info.options.max_size
@@ -173,10 +192,11 @@ class Pusher:
         wire_ids = {name: queue.wire_id(number) for name, number in numbers.items()}
         taken_ids, new, partition_ids = intake.taken_ids, intake.items, intake.partition_ids
         seq = intake.first_seq + len(new)
+        are_ids_new = intake.has_claimed_ids
         answers = []
         for item in items:
             name = item.partition
-            if not item.is_minted:
+            if not (are_ids_new or item.is_minted):
                 key = numbers[name], item.transaction_id
                 earlier = taken_ids.setdefault(key, seq)
                 if earlier != seq:
@@ -191,6 +211,18 @@ class Pusher:
     def _store(self, queue: OpenQueue, intake: _Intake, tag: bytes) -> None:
         if not intake.items:
             return
+        try:
+            self._append(queue, intake, tag)
+        except AppendFailed:
+            if intake.has_claimed_ids:
+                ids = [item.transaction_id for item in intake.items]
+                self._index.give_ids_back(queue.log.next_seq, intake.partition_ids, ids)
+            raise
+        if not intake.has_claimed_ids:
+            new_ids = [(*key, seq) for key, seq in intake.taken_ids.items() if seq >= intake.first_seq]
+            self._index.add_ids(new_ids)
+
+    def _append(self, queue: OpenQueue, intake: _Intake, tag: bytes) -> None:
         now_us = self._clock.now_us()
         for places in intake.cut():
             part = slice(places.start, places.stop)
@@ -198,5 +230,3 @@ class Pusher:
             place = queue.log.append_record(batch, tag=tag)
             sizes = map(len, batch.payloads)
             self._index.add(queue, place.first_seq, place.position, intake.partition_ids[part], sizes, now_us)
-        new_ids = [(*key, seq) for key, seq in intake.taken_ids.items() if seq >= intake.first_seq]
-        self._index.add_ids(new_ids)

@@ -14,6 +14,7 @@ from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.ready import ReadyList
 from forebay.clock import Clock
 from forebay.commitlog import CommitLog, LogOptions
+from forebay.commitlog.filesystem import Filesystem
 from forebay.errors import UnknownQueue
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of
 
@@ -45,7 +46,10 @@ class OpenQueue:
 
 
 class Queues:
-    def __init__(self, database: Database, directory: Path, options: LogOptions, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, directory: Path, options: LogOptions, clock: Clock, filesystem: Filesystem
+    ) -> None:
+        self._filesystem = filesystem
         self._database = database
         self._directory = directory
         self._options = options
@@ -61,7 +65,7 @@ class Queues:
     def _open(self, queue_id: int, name: str, namespace: str, task: str, options: bytes, created_us: int) -> OpenQueue:
         info = Queue(name, namespace, task, _decode_options(options), created_us)
         known = self.by_id.get(queue_id)
-        log = known.log if known else CommitLog.open(self._log_path(queue_id), self._options, clock=self._clock)
+        log = known.log if known else self._open_log(queue_id)
         queue = OpenQueue(queue_id, info, log)
         rows = self._database.all("SELECT name, id FROM partitions WHERE queue_id = ?", (queue_id,))
         queue.partitions = dict(rows)
@@ -71,6 +75,9 @@ class Queues:
             queue.groups[group] = Group(group_id, group, start_seq)
         self.by_name[name] = self.by_id[queue_id] = queue
         return queue
+
+    def _open_log(self, queue_id: int) -> CommitLog:
+        return CommitLog.open(self._log_path(queue_id), self._options, clock=self._clock, filesystem=self._filesystem)
 
     def _log_path(self, queue_id: int) -> Path:
         return self._directory / "queues" / str(queue_id)

@@ -22,6 +22,7 @@ from forebay.broker.store import (
     Acknowledged,
     Acknowledgement,
     CommitOutcome,
+    Completed,
     DeadLetterFilter,
     DeadMessage,
     GroupLag,
@@ -58,13 +59,15 @@ from forebay.broker.stores.embedded.staging import Stages
 from forebay.broker.stores.embedded.traces import Traces
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import LogOptions
-from forebay.commitlog.filesystem import Lock, RealFilesystem
+from forebay.commitlog.filesystem import Filesystem, Lock, RealFilesystem
 from forebay.commitlog.log import not_accessible, take_lock
 from forebay.errors import ForebayError, StoreUnavailable
 from forebay.model.queue import Queue, QueueOptions
 
 logger = logging.getLogger(__name__)
 DATABASE_FILE = "store.sqlite"
+LARGE_PUSH_ITEMS = 32
+"""A push of so many messages is worth a cycle of its own."""
 T = TypeVar("T")
 
 
@@ -84,10 +87,19 @@ class _Work:
 
 
 class EmbeddedStore:
-    def __init__(self, directory: Path | str, options: LogOptions | None = None, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path | str,
+        options: LogOptions | None = None,
+        *,
+        clock: Clock | None = None,
+        filesystem: Filesystem | None = None,
+    ) -> None:
+        """`filesystem`: what the logs are written through; SQLite writes by itself."""
         self._directory = Path(directory)
         self._options = options or LogOptions()
         self._clock = clock or SystemClock()
+        self._filesystem = filesystem or RealFilesystem()
         self._work: SimpleQueue[None] = SimpleQueue()
         """One entry for each time that somebody has put something into `_waiting`, or wants the thread to end."""
         self._waiting: deque[_Work] = deque()
@@ -111,12 +123,12 @@ class EmbeddedStore:
     def _open(self) -> None:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            self._lock: Lock = take_lock(RealFilesystem(), self._directory)
+            self._lock: Lock = take_lock(self._filesystem, self._directory)
             (self._directory / "queues").mkdir(exist_ok=True)
             self._database = Database(self._directory / DATABASE_FILE)
         except OSError as error:
             raise not_accessible(self._directory, error) from error
-        self._queues = Queues(self._database, self._directory, self._options, self._clock)
+        self._queues = Queues(self._database, self._directory, self._options, self._clock, self._filesystem)
         self._cache = RecordCache()
         self._index = MessageIndex(self._database, self._queues, self._cache)
         self._letters = DeadLetters(self._database, self._queues, self._clock)
@@ -178,7 +190,8 @@ class EmbeddedStore:
                     self._index.catch_up()
                     self._is_index_behind = False
                 pushes = [item.call for item in work if isinstance(item.call, Request)]
-                self._stored += self._pusher.push(pushes)
+                if pushes:
+                    self._stored += self._pusher.push(pushes)
                 for item in work:
                     self._do(item)
         except BaseException as error:
@@ -230,7 +243,11 @@ class EmbeddedStore:
             raise StoreUnavailable(f"{self._directory}: the store is closed")
         self._waiting.append(_Work(call, future, synced))
         loop = future.get_loop()
-        if self._telling is not loop:
+        if isinstance(call, Request) and len(call.items) >= LARGE_PUSH_ITEMS:
+            # At once: the thread writes it while the loop reads the next one. Else all producers would wait for the
+            # disk together, and then the disk for all of them.
+            self._work.put(None)
+        elif self._telling is not loop:
             # Told when the event loop has run everything that is ready now, so that requests which came together are
             # committed together, and the thread does not compete with the loop for the interpreter meanwhile.
             self._telling = loop
@@ -285,6 +302,9 @@ class EmbeddedStore:
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
         return await self._call(lambda: self._answering.acknowledge(acknowledgements))
+
+    async def complete(self, lease_id: str) -> Completed | None:
+        return await self._call(lambda: self._answering.complete(lease_id))
 
     async def extend(self, lease_id: str, seconds: int) -> int | None:
         return await self._call(lambda: self._answering.extend(lease_id, seconds))

@@ -25,11 +25,12 @@
 | `flags`        | switch                   |                                                                       |
 | `waits`        | queue, server            | who wants to be told of pushes; unlogged, worth nothing after a crash |
 
-**The way in** (`pushing`, `coalescer`, `push_writer`). Pushes that wait at the same time share a transaction. It locks
-its queues' rows, and only then gives out seqs; the lock lasts until the commit, so commits become visible in the order
-of their seqs, and a reader that has seen seq 7 can never be shown a 5 later. A thread with a connection of its own does
-these transactions, each in two trips to the database (`wire`). Transactions and replays push on a connection of the
-pool, with the same steps.
+**The way in** (`push_line`, `push_writer`, `known_push`, `pushing`). Pushes that wait at the same time share a
+transaction. It locks its queues' rows, and only then are seqs given out; the lock lasts until the commit, so commits
+become visible in the order of their seqs, and a reader that has seen seq 7 can never be shown a 5 later. A thread with
+a connection of its own does these transactions (`wire`). Pushes to partitions that it knows are numbered and written by
+one statement, without asking first, and the next group leaves right behind the COMMIT of the last; any other group
+asks, decides and writes. Transactions and replays push on a connection of the pool, in the second way.
 
 **The way out** (`popping`). A group finds work in two places and scans neither all partitions nor all messages: in
 `deliveries`, by `due_us` (more to come, a lease that ends, a retry, a delay); and in `partitions`, by `last_seq` above
@@ -86,9 +87,9 @@ that was given a clock passes its time with every query instead.
 | what                                  | limit                            | at the limit                      |
 |---------------------------------------|----------------------------------|-----------------------------------|
 | connections per server                | 1 for pushes, 4 durable,         | wait 10 s, then `StoreUnavailable`|
-|                                       | 8 delivery, 2 notices            |                                   |
+|                                       | 8 delivery, 4 browsing, 2 notices|                                   |
 | one group of pushes                   | 2 MiB, or one request            | the next group begins             |
-| groups of pushes under way            | 1                                | pushes wait for the next          |
+| groups of pushes under way            | 1 that is written, 1 committed   | pushes wait for the next          |
 | partitions whose numbers are          | 100,000                          | all are forgotten, and found again|
 | remembered by pushes                  |                                  |                                   |
 | partitions entered by one look around | 1,000                            | it looks again                    |
@@ -96,9 +97,11 @@ that was given a clock passes its time with every query instead.
 | one page of a range                   | 4 MiB and a message, 65,536 rows | the next page begins              |
 | one commit of stages                  | 10 minutes                       | rolled back, `StoreUnavailable`   |
 
-**Minted ids** are indexed like all others, but not looked for before the first attempt at a push, because nobody else
-can have used them. If an earlier attempt turns out to have been committed (its answer was lost, and the message came
-again from a failover file), the index refuses the second, and the attempt after that looks and finds it.
+**Ids** are not looked for when a push is written in one statement: the index refuses one that is there already, and
+the next attempt looks. For the seconds after that, producers' own ids are looked for first. **Minted ids** are indexed
+like all others, and never looked for before the first attempt, because nobody else can have used them. If an earlier
+attempt turns out to have been committed (its answer was lost, and the message came again from a failover file), the
+index refuses the second, and the attempt after that looks and finds it.
 
 **What it does not do**: shard one queue over several databases.
 """

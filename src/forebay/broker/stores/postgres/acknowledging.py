@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Answer, Answered, DeliveryState
-from forebay.broker.store import Acknowledged, Acknowledgement, judged_together
+from forebay.broker.store import Acknowledged, Acknowledgement, Completed, judged_together
 from forebay.broker.stores.postgres.connections import Connection, Cursor, rows
 from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, read_state, save
 from forebay.broker.stores.postgres.names import partition_number, stored_options
@@ -123,6 +123,7 @@ class _Held(NamedTuple):
     group_id: int
     partition_id: int
     queue: str
+    partition: str
     state: DeliveryState
 
     def changed(self, state: DeliveryState, now_us: int) -> Delivery:
@@ -135,10 +136,10 @@ async def _held(connection: Connection, lease_id: str, now_us: int | None) -> tu
     held: list[_Held] = []
     time_us = 0
     for found in cast("list[tuple[Any, ...]]", await rows(connection, query("lease_lock"), values)):
-        group_id, partition_id, queue, column, cursor_seq, time_us = found
+        group_id, partition_id, queue, partition, column, cursor_seq, time_us = found
         state = read_state(column, cursor_seq)
         if state.is_leased_at(time_us):
-            held.append(_Held(group_id, partition_id, queue, state))
+            held.append(_Held(group_id, partition_id, queue, partition, state))
     return held, time_us
 
 
@@ -149,6 +150,17 @@ async def extend(connection: Connection, lease_id: str, seconds: int, now_us: in
     saved = [one.changed(state, time_us) for one, state in zip(held, longer, strict=True)]
     await save(connection, saved, time_us)
     return max([state.lease_until_us for state in longer], default=None)
+
+
+async def complete(connection: Connection, lease_id: str, now_us: int | None) -> tuple[Completed | None, Judged]:
+    """Finish all that is held under the lease; None when nobody holds it. What was judged tells whom it freed."""
+    held, time_us = await _held(connection, lease_id, now_us)
+    after = [delivery.completed(one.state) for one in held]
+    saved = [one.changed(state, time_us) for one, (_, state) in zip(held, after, strict=True)]
+    judged = Judged([], {one.queue for one in held}, await save(connection, saved, time_us))
+    if not held:
+        return None, judged
+    return Completed(sum(count for count, _ in after), [(one.queue, one.partition) for one in held]), judged
 
 
 async def release(connection: Connection, lease_id: str, now_us: int | None) -> set[str]:

@@ -18,6 +18,7 @@ from psycopg.pq import Format
 
 _HEAD = Struct(">iiIii")
 _BIGINT = Struct(">iq")
+_SIZE = Struct(">i")
 _EMPTY = b"\0\0\0\0"
 _NO, _YES = b"\0\0\0\x01\0", b"\0\0\0\x01\x01"
 
@@ -59,7 +60,7 @@ class Texts(Column):
     array_oid, element_oid = 1009, 25
 
     def _elements(self) -> bytes:
-        return _with_lengths([value.encode() for value in self])  # type: ignore[attr-defined]  # they are texts
+        return _with_lengths(list(map(str.encode, self)))  # type: ignore[arg-type]  # they are texts
 
 
 class Blobs(Column):
@@ -72,8 +73,11 @@ class Blobs(Column):
 def _with_lengths(values: Sequence[bytes]) -> bytes:
     if not any(values):
         return _EMPTY * len(values)
-    lengths = [len(value).to_bytes(4, "big") for value in values]
-    return b"".join(chain.from_iterable(zip(lengths, values, strict=True)))
+    sizes = list(map(len, values))
+    if sizes.count(sizes[0]) == len(sizes):
+        head = _SIZE.pack(sizes[0])
+        return head + head.join(values)
+    return b"".join(chain.from_iterable(zip(map(_SIZE.pack, sizes), values, strict=True)))
 
 
 def on_the_wire(value: object) -> bytes | None:

@@ -65,11 +65,7 @@ class Attempts:
         `is_outcome_unknown`: an attempt at what may be done twice was not answered.
         """
         if isinstance(error, CommitUnknown):
-            raise StoreUnavailable(
-                "PostgreSQL did not answer a commit, whose outcome is unknown",
-                remedy="A push that is sent again with the same transactionId is stored once",
-                is_outcome_unknown=True,
-            ) from error
+            raise commit_unknown(error) from error
         if isinstance(error, AGAIN):
             self._rollbacks += 1
             if self._rollbacks == ATTEMPTS_MAX:
@@ -81,6 +77,16 @@ class Attempts:
                 f"PostgreSQL does not answer: {first_line(error)}", is_outcome_unknown=is_outcome_unknown
             ) from error
         return 0.0
+
+
+def commit_unknown(error: BaseException) -> StoreUnavailable:
+    unknown = StoreUnavailable(
+        "PostgreSQL did not answer a commit, whose outcome is unknown",
+        remedy="A push that is sent again with the same transactionId is stored once",
+        is_outcome_unknown=True,
+    )
+    unknown.__cause__ = error
+    return unknown
 
 
 def first_line(error: BaseException) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from forebay.broker import delivery
-from forebay.broker.delivery import Candidate, Claim, DeadLetter, DeliveryState
+from forebay.broker.delivery import Candidates, Claim, DeadLetter, DeliveryState
 from forebay.broker.store import Message, PopRequest
 from forebay.broker.stores.postgres.connections import Connection, rows
 from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, save
@@ -15,6 +17,7 @@ from forebay.broker.stores.postgres.queries import query
 from forebay.model.queue import QueueOptions
 
 SECOND_US = 1_000_000
+_partition_of = itemgetter(0)
 
 
 class Place(NamedTuple):
@@ -74,7 +77,7 @@ class Claiming:
             if len(delivered) >= room:
                 break  # what was not looked at stays due
             left = room - len(delivered)
-            claim, due, dead = await self._claim_one(one, fresh.get(one.partition_id, []), left)
+            claim, due, dead = await self._claim_one(one, fresh.get(one.partition_id, Candidates()), left)
             claims.append(_Decided(one.partition_id, claim, due, dead))
             delivered += [(one, seq, attempts) for seq, attempts in claim.delivered]
         await self._read_contents([seq for _, seq, _ in delivered if seq not in self._contents])
@@ -107,9 +110,7 @@ class Claiming:
         await bury(self._connection, burials, self._now_us)
         await save(self._connection, saved, self._now_us)
 
-    async def _claim_one(
-        self, one: Taken, fresh: list[Candidate], room: int
-    ) -> tuple[Claim, int | None, list[DeadLetter]]:
+    async def _claim_one(self, one: Taken, fresh: Candidates, room: int) -> tuple[Claim, int | None, list[DeadLetter]]:
         """Decide for one partition; also when to look at it next, and which messages died."""
         options, now_us = self._place.options, self._now_us
         window = options.window_buffer_seconds
@@ -132,18 +133,18 @@ class Claiming:
             )
             if claim is None:
                 due = delivery.due_us(state, now_us)
-                if due is None and len(ready) < len(fresh):
-                    due = fresh[len(ready)].created_us + delay * SECOND_US
+                if due is None and len(ready.seqs) < len(fresh.seqs):
+                    due = fresh.created_us[len(ready.seqs)] + delay * SECOND_US
                 return Claim((), (), state), due, dead
             state = claim.state
             dead += claim.dead
-            if claim.delivered:
+            if claim.taken:
                 return claim, delivery.due_us(state, now_us), dead
             # Everything that was read is dead: the next may be alive.
             again = await self._read_fresh([one._replace(state=state)], room)
-            fresh = again.get(one.partition_id, [])
+            fresh = again.get(one.partition_id, Candidates())
 
-    async def _read_fresh(self, taken: Sequence[Taken], limit: int) -> dict[int, list[Candidate]]:
+    async def _read_fresh(self, taken: Sequence[Taken], limit: int) -> dict[int, Candidates]:
         is_whole = len(taken) == 1
         values: dict[str, object] = {
             "partition_ids": [one.partition_id for one in taken],
@@ -152,12 +153,12 @@ class Claiming:
             "is_whole": is_whole,
         }
         found = cast("list[tuple[Any, ...]]", await rows(self._connection, query("pop_read_fresh"), values))
-        fresh: dict[int, list[Candidate]] = {}
-        for partition_id, seq, *content in found:
-            fresh.setdefault(partition_id, []).append(Candidate(seq, content[0], content[1]))
-            if is_whole:
-                self._contents[seq] = _Content(*content)
-        return fresh
+        if is_whole:
+            self._contents.update({seq: _Content(*content) for _, seq, *content in found})
+        return {
+            partition_id: Candidates(*list(zip(*own, strict=True))[1:4])
+            for partition_id, own in groupby(sorted(found, key=_partition_of), _partition_of)
+        }
 
     async def _read_contents(self, seqs: list[int]) -> None:
         if not seqs:
@@ -192,9 +193,9 @@ def without_removed(state: DeliveryState, removed_seq: int) -> DeliveryState:
     return state
 
 
-def _first_visible(fresh: list[Candidate], delay: int, now_us: int) -> list[Candidate]:
+def _first_visible(fresh: Candidates, delay: int, now_us: int) -> Candidates:
     """Those at the front that are old enough. Order is kept: one that is too young holds up those behind it."""
-    for place, candidate in enumerate(fresh):
-        if delay and not delivery.is_due(candidate.created_us, delay, now_us=now_us):
-            return fresh[:place]
+    for place, created_us in enumerate(fresh.created_us if delay else ()):
+        if not delivery.is_due(created_us, delay, now_us=now_us):
+            return Candidates(fresh.seqs[:place], fresh.transaction_ids[:place], fresh.created_us[:place])
     return fresh

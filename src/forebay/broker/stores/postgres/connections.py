@@ -49,9 +49,18 @@ CONNECTING: Mapping[str, Any] = {
 _COMMON = {"search_path": "pg_catalog", "idle_in_transaction_session_timeout": "30s", "lock_timeout": "10s"}
 DURABLE: Mapping[str, str] = {**_COMMON, "synchronous_commit": "on"}
 """A commit is answered when it is on the disk."""
-DELIVERY: Mapping[str, str] = {**_COMMON, "synchronous_commit": "off"}
-"""A commit is answered at once. A crash of the database may undo the last ones, in order and each as a whole, and
-delivery survives that by delivering again."""
+BROWSING: Mapping[str, str] = {**_COMMON, "synchronous_commit": "off"}
+"""A commit is answered at once. A crash of the database may undo the last ones, in order and each as a whole."""
+PLANNED_ONCE: Mapping[str, str] = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+"""The planner has no choice but the indexes, so it is asked once. What it knows of a table may be from when that was
+nearly empty, and then it reads all deliveries to find one."""
+DELIVERY: Mapping[str, str] = {**BROWSING, **PLANNED_ONCE}
+"""For statements that are written for the indexes. What a crash of the database undoes is delivered again."""
 
 
 class Pool:
@@ -129,16 +138,26 @@ async def send(connection: Connection, text: bytes, values: dict[str, object] | 
 
 
 class Database:
-    """Work in transactions, on two kinds of connections: `DURABLE` and `DELIVERY`."""
+    """Work in transactions, on connections of three kinds: `DURABLE`, `DELIVERY` and `BROWSING`."""
 
-    def __init__(self, url: str, *, request_seconds_max: float, durable_max: int = 4, delivery_max: int = 8) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        request_seconds_max: float,
+        durable_max: int = 4,
+        delivery_max: int = 8,
+        browsing_max: int = 4,
+    ) -> None:
         self._request_seconds_max = request_seconds_max
         self._durable = Pool(url, durable_max, DURABLE)
         self._delivery = Pool(url, delivery_max, DELIVERY)
+        self._browsing = Pool(url, browsing_max, BROWSING)
 
     async def close(self) -> None:
         await self._durable.close()
         await self._delivery.close()
+        await self._browsing.close()
 
     async def run(
         self, work: Callable[[Connection], Awaitable[T]], *, is_durable: bool = False, seconds_max: float | None = None
@@ -170,7 +189,13 @@ class Database:
 
     async def ask(self, text: bytes, values: dict[str, object] | None = None, *, is_durable: bool = False) -> list[Row]:
         """One statement by itself, which may be run twice."""
-        pool = self._durable if is_durable else self._delivery
+        return await self._ask(self._durable if is_durable else self._browsing, text, values, is_durable=is_durable)
+
+    async def ask_for_delivery(self, text: bytes, values: dict[str, object]) -> list[Row]:
+        """The same, for a statement that is written for the indexes."""
+        return await self._ask(self._delivery, text, values, is_durable=False)
+
+    async def _ask(self, pool: Pool, text: bytes, values: dict[str, object] | None, *, is_durable: bool) -> list[Row]:
         attempts = Attempts()
         is_sent = False
         while True:

@@ -51,13 +51,13 @@ class Pop:
         if not request.queue:
             values |= {"namespace": request.namespace, "task": request.task}
         text = query("pop_find_queue" if request.queue else "pop_find_queues")
-        found = cast("list[tuple[Any, ...]]", await self._database.ask(text, values))
+        found = cast("list[tuple[Any, ...]]", await self._database.ask_for_delivery(text, values))
         self.is_queue_missing = bool(request.queue) and not found
         unknown = [queue_id for queue_id, _, _, group_id, *_ in found if group_id is None]
         if unknown:
             for queue_id in unknown:
-                await self._database.ask(query("group_make"), self._subscription(queue_id))
-            found = cast("list[tuple[Any, ...]]", await self._database.ask(text, values))
+                await self._database.ask_for_delivery(query("group_make"), self._subscription(queue_id))
+            found = cast("list[tuple[Any, ...]]", await self._database.ask_for_delivery(text, values))
         for _, _, _, group_id, last_active_us, now_us in found:
             if group_id is not None and abs(now_us - last_active_us) >= SECOND_US:
                 await self._touch(group_id, is_clock_back=now_us < last_active_us, now_us=now_us)
@@ -80,8 +80,8 @@ class Pop:
     async def _touch(self, group_id: int, *, is_clock_back: bool, now_us: int) -> None:
         values: dict[str, object] = {"group_id": group_id, "now_us": now_us}
         if is_clock_back:
-            await self._database.ask(query("group_clock_went_back"), values)
-        await self._database.ask(query("group_touch"), values)
+            await self._database.ask_for_delivery(query("group_clock_went_back"), values)
+        await self._database.ask_for_delivery(query("group_touch"), values)
 
     async def _take_from(self, place: Place) -> None:
         if self._request.partition is not None:
@@ -90,7 +90,7 @@ class Pop:
                 "partition": self._request.partition,
                 "now_us": self._now_us,
             }
-            await self._database.ask(query("pop_plan_partition"), values)
+            await self._database.ask_for_delivery(query("pop_plan_partition"), values)
             await self._round(place, "pop_take_partition", values)
             return
         has_looked = False
@@ -113,7 +113,7 @@ class Pop:
     async def _look_around(self, place: Place) -> bool:
         """True when there may be more to look at."""
         values: dict[str, object] = {"group_id": place.group_id, "now_us": self._now_us}
-        found = await self._database.ask(query("pop_look_around"), values)
+        found = await self._database.ask_for_delivery(query("pop_look_around"), values)
         return bool(found) and cast("int", found[0][0]) >= 1000
 
     async def _round(self, place: Place, name: str, values: dict[str, object]) -> int:
@@ -143,9 +143,9 @@ async def seconds_until_due(database: Database, request: PopRequest, now_us: int
     values: dict[str, object] = {"group": request.group, "queue": request.queue, "now_us": now_us}
     if request.partition is None:
         values |= {"namespace": request.namespace, "task": request.task}
-        found = await database.ask(query("pop_next_due"), values)
+        found = await database.ask_for_delivery(query("pop_next_due"), values)
     else:
         values["partition"] = request.partition
-        found = await database.ask(query("pop_next_due_partition"), values)
+        found = await database.ask_for_delivery(query("pop_next_due_partition"), values)
     times = [cast("int", us) for [us] in found if us is not None]
     return max(min(times), 0) / SECOND_US if times else None

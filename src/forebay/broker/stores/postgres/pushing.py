@@ -99,6 +99,8 @@ class PushPlan:
         self._guarded: list[_Queue] = []
         """Those that may refuse."""
         self._partitions: dict[tuple[str, str], _Partition] = {}
+        self.made: PartitionNumbers = {}
+        """Partitions that are there once this is committed."""
         self._new: list[NewMessage] = []
         self._time_us = 0
 
@@ -139,6 +141,15 @@ class PushPlan:
             raise MissingQueues(missing)
         self._guarded = [queue for queue in self._queues.values() if queue.is_encrypted or queue.max_size]
 
+    @property
+    def free(self) -> set[str]:
+        """Those of the queues that take everything."""
+        return self._queues.keys() - {queue.name for queue in self._guarded}
+
+    @property
+    def guarded(self) -> set[str]:
+        return {queue.name for queue in self._guarded}
+
     def _note_partitions(self, rows_found: list[Row]) -> list[tuple[str, str]]:
         """Returns those that do not exist yet."""
         if len(self._known) > PARTITIONS_KNOWN_MAX:
@@ -162,6 +173,7 @@ class PushPlan:
         queues = {queue.queue_id: queue for queue in self._queues.values()}
         for queue_id, name, partition_id in cast("list[tuple[int, str, int]]", made):
             self._note_partition(queues[queue_id], name, partition_id, 0)
+            self.made[queues[queue_id].name, name] = partition_id
 
     def _decide_all(
         self, requests: Sequence[Sequence[PushItem]]

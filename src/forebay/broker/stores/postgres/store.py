@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 import pyarrow as pa
 from psycopg.types.json import Jsonb
 
-from forebay.broker.coalescer import Coalescer
 from forebay.broker.store import (
     Acknowledged,
     Acknowledgement,
     CommitOutcome,
+    Completed,
     DeadLetterFilter,
     DeadMessage,
     GroupLag,
@@ -48,8 +48,9 @@ from forebay.broker.stores.postgres.migrations import migrate
 from forebay.broker.stores.postgres.names import place_numbers
 from forebay.broker.stores.postgres.notices import Notices
 from forebay.broker.stores.postgres.popping import Pop, seconds_until_due
-from forebay.broker.stores.postgres.push_writer import PushWriter
-from forebay.broker.stores.postgres.pushing import Availability, MissingQueues, Outcome, Push, queues_to_make
+from forebay.broker.stores.postgres.push_line import PushLine
+from forebay.broker.stores.postgres.push_writer import NextGroup, PushWriter
+from forebay.broker.stores.postgres.pushing import Availability, MissingQueues, Push, queues_to_make
 from forebay.broker.stores.postgres.queries import query
 from forebay.clock import Clock
 from forebay.errors import PayloadInClear, QueueFull, StoreUnavailable
@@ -82,12 +83,16 @@ class PostgresStore:
         self._clock = clock
         self._server_id = uuid.uuid4().hex
         self._database = Database(url, request_seconds_max=request_seconds_max)
-        push_seconds_max = min(request_seconds_max, PUSH_SECONDS_MAX)
-        self._writer = PushWriter(url, self._server_id, request_seconds_max=push_seconds_max)
+        self._push_seconds_max = min(request_seconds_max, PUSH_SECONDS_MAX)
         self._wake: Waker = lambda queue, count: None
-        self._pushes: Coalescer[Sequence[PushItem], list[Pushed]] = Coalescer(self._commit, size_max=GROUP_BYTES_MAX)
+        self._pushes = PushLine(self._make_writer, self._tell, size_max=GROUP_BYTES_MAX)
         self._expired = 0
         self._notices = Notices(url, self._database, self._server_id, self._hear)
+
+    def _make_writer(self, next_group: NextGroup) -> PushWriter:
+        return PushWriter(
+            self._url, self._server_id, next_group, self._now_us, request_seconds_max=self._push_seconds_max
+        )
 
     def _now_us(self) -> int | None:
         return None if self._clock is None else self._clock.now_us()
@@ -102,8 +107,7 @@ class PostgresStore:
         self._notices.start()
 
     async def close(self) -> None:
-        await self._pushes.drain()
-        await self._writer.close()
+        await self._pushes.close()
         await self._notices.stop()
         await self._database.close()
 
@@ -152,25 +156,10 @@ class PostgresStore:
     async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
         if not items:
             return []
-        return await self._pushes.submit(items, sum([len(item.payload) for item in items]) + ITEM_BYTES * len(items))
-
-    async def _commit(self, requests: Sequence[Sequence[PushItem]]) -> Sequence[list[Pushed] | Exception]:
-        """One transaction for all. If it fails for a reason that is not the database's, each gets one of its own."""
-        try:
-            outcomes, availability = await self._store(requests)
-        except StoreUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001 -- it belongs to whoever sent what cannot be stored
-            if len(requests) == 1:
-                return [error]
-            return [outcome for request in requests for outcome in await self._commit([request])]
-        self._tell(availability)
-        return outcomes
-
-    async def _store(self, requests: Sequence[Sequence[PushItem]]) -> tuple[list[Outcome], Availability]:
+        size = sum([len(item.payload) for item in items]) + ITEM_BYTES * len(items)
         for _ in range(MAKE_QUEUES_MAX):
             try:
-                return await self._writer.store(requests, self._now_us())
+                return await self._pushes.submit(items, size)
             except MissingQueues as missing:
                 await self._make_queues(missing.items)
         raise StoreUnavailable("a queue is deleted again and again while messages are pushed to it")
@@ -214,6 +203,14 @@ class PostgresStore:
         for queue in queues:
             self._wake(queue, 1)
             self._notices.tell_freed(queue)
+
+    async def complete(self, lease_id: str) -> Completed | None:
+        async def work(connection: Connection) -> tuple[Completed | None, acknowledging.Judged]:
+            return await acknowledging.complete(connection, lease_id, self._now_us())
+
+        completed, judged = await self._database.run(work)
+        self._tell_freed(await judged.freed())
+        return completed
 
     async def extend(self, lease_id: str, seconds: int) -> int | None:
         async def work(connection: Connection) -> int | None:

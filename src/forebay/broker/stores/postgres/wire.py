@@ -4,8 +4,7 @@ psycopg's own connections wait for each answer before the next statement leaves,
 Here a thread talks to libpq in its pipeline mode, so that a transaction of six statements takes two trips. The thread
 waits in `poll` and nowhere else, with a deadline: a database that hangs cannot hang it.
 
-A statement is prepared when it is first sent, and its plan is made once: the settings below leave the planner no
-choice but the indexes, which is what every statement of a push is written for.
+A statement is prepared when it is first sent, and its plan is made once where `PLANNED_ONCE` is among the settings.
 
 What an error means: `psycopg.Error` with what the database said, after which the connection can go on (`roll_back`).
 `Unanswered` when it broke or time ran out: what was sent may have been done, and the connection is of no use.
@@ -15,8 +14,9 @@ from __future__ import annotations
 
 import select
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import psycopg
 from psycopg import errors
@@ -27,17 +27,27 @@ from psycopg.pq.abc import PGresult
 from forebay.broker.stores.postgres.arrays import on_the_wire
 from forebay.broker.stores.postgres.attempts import Unanswered
 from forebay.broker.stores.postgres.connections import CONNECTING, Row
-from forebay.broker.stores.postgres.queries import Statement, prepared
+from forebay.broker.stores.postgres.queries import Prepared, Statement, prepared
 
 ROLL_BACK_SECONDS_MAX = 2.0
-PLANNED_ONCE = {
-    "plan_cache_mode": "force_generic_plan",
-    "enable_seqscan": "off",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
-}
 BEGIN, COMMIT, ROLLBACK = Statement(b"BEGIN", {}), Statement(b"COMMIT", {}), Statement(b"ROLLBACK", {})
 _DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+
+
+class Packed(NamedTuple):
+    """A statement with its values as they go over the wire."""
+
+    statement: Prepared
+    values: list[bytes | None]
+
+
+def packed(statements: Sequence[Statement]) -> list[Packed]:
+    """All of it before any is sent: a value that cannot be sent must not leave half an exchange behind."""
+    return [
+        Packed(known, [on_the_wire(statement.values[name]) for name in known.parameters])
+        for statement in statements
+        if (known := prepared(statement.text))
+    ]
 
 
 class Wire:
@@ -50,6 +60,7 @@ class Wire:
         self._libpq.enter_pipeline_mode()
         self._rows = Transformer(self._connection)
         self._prepared: set[bytes] = set()
+        self._under_way: deque[list[bytes | None]] = deque()
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(self._libpq.socket, select.POLLIN)
         self._writable.register(self._libpq.socket, select.POLLIN | select.POLLOUT)
@@ -63,10 +74,25 @@ class Wire:
 
     def exchange(self, statements: Sequence[Statement], deadline: float) -> list[list[Row]]:
         """Run the statements one after the other, up to the first that fails; returns the rows of each."""
+        self.send(packed(statements), deadline)
+        return self.receive(deadline)
+
+    def send(self, statements: Sequence[Packed], deadline: float) -> None:
+        """Let statements leave. They need not be the only ones under way: `receive` answers in the order of sending."""
         try:
-            sent = self._send(statements)
+            self._under_way.append(self._send(statements))
             while self._libpq.flush():
                 self._wait(self._writable, deadline)
+        except (psycopg.Error, OSError) as error:
+            self.close()
+            raise Unanswered(str(error)) from error
+
+    def receive(self, deadline: float) -> list[list[Row]]:
+        """The answers to what was sent first, of all that is not answered yet."""
+        if not self._under_way:
+            raise Unanswered("nothing was sent")
+        sent = self._under_way.popleft()
+        try:
             results = self._results(deadline)
         except (psycopg.Error, OSError) as error:
             self.close()
@@ -74,24 +100,20 @@ class Wire:
         return self._read(sent, results)
 
     def roll_back(self) -> None:
-        """Leave a transaction that failed. A connection that cannot is closed."""
+        """Leave a transaction that failed. A connection that cannot, or still has to answer, is closed."""
+        if self._under_way:
+            self.close()
         if self.is_usable:
             try:
                 self.exchange([ROLLBACK], time.monotonic() + ROLL_BACK_SECONDS_MAX)
             except (Unanswered, psycopg.Error):
                 self.close()
 
-    def _send(self, statements: Sequence[Statement]) -> list[bytes | None]:
+    def _send(self, statements: Sequence[Packed]) -> list[bytes | None]:
         """Returns what answers are to come: the name of one that is prepared, None for one that is run."""
-        # All of it first: a value that cannot be sent must not leave half an exchange behind.
-        ready = [
-            (known, [on_the_wire(statement.values[name]) for name in known.parameters])
-            for statement in statements
-            if (known := prepared(statement.text))
-        ]
         sent: list[bytes | None] = []
-        for (name, text, _), values in ready:
-            if name not in self._prepared and name not in sent:
+        for (name, text, _), values in statements:
+            if name not in self._prepared and not any(name in under_way for under_way in (sent, *self._under_way)):
                 self._libpq.send_prepare(name, text)
                 sent.append(name)
             self._libpq.send_query_prepared(name, values, [Format.BINARY] * len(values), Format.BINARY)
