@@ -46,7 +46,12 @@ def _ceilings(url: str, directory: Path, plan: Plan) -> Iterator[Figure]:
     with LoadProcess("commitlog", str(directory), lanes=BATCH_CONNECTIONS) as log:
         note = "prepared requests; 8 tasks append batches of 100 that were made beforehand"
         alone = push_many(log, plan)
-        yield at_least(0.6, PUSH_MANY, RATE, batched, "the commit log alone", alone, rounds=plan.rounds, note=note)
+        beside = "the commit log alone"
+        yield at_least(0.6, PUSH_MANY, RATE, batched, beside, alone, rounds=plan.rounds, note=note)
+        with servers.AsgiServer("forebay.bench.empty_app:app") as empty:
+            ceiling = pushes(empty.url, BATCH, BATCH_CONNECTIONS, plan.batch_requests, is_forebay=False)
+            name, note = f"{PUSH_MANY}, empty ASGI endpoint", "a server that reads the requests and does nothing"
+            yield for_information(name, RATE, ceiling, beside, alone, rounds=plan.rounds, note=note)
 
 
 def _valkey_every_second(url: str, client: LoadProcess, plan: Plan) -> Iterator[Figure]:
