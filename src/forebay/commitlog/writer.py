@@ -268,10 +268,13 @@ class LogWriter:
 
 def _ranges(first_seq: int, batches: Sequence[MessageBatch]) -> list[SeqRange]:
     """The numbers that each batch of a record got."""
+    # As above: a group makes one for each of its appenders.
+    counts = [len(batch.payloads) for batch in batches]
+    if sum(counts) == len(counts):
+        # One message each, as in most groups. No batch is empty.
+        return [_new_tuple(SeqRange, (seq, seq)) for seq in range(first_seq, first_seq + len(counts))]
     ranges = []
-    for batch in batches:
-        following = first_seq + len(batch.payloads)
-        # As above: a group makes one for each of its appenders.
-        ranges.append(_new_tuple(SeqRange, (first_seq, following - 1)))
-        first_seq = following
+    for count in counts:
+        ranges.append(_new_tuple(SeqRange, (first_seq, first_seq + count - 1)))
+        first_seq += count
     return ranges
