@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from forebay.api.answers import BufferedItem, FailedItem, PushedItem, PushSummary, answered, message_id, message_ids
 from forebay.api.bodies import PushBody, decoded, push_items
 from forebay.api.exchange import Answer, Request
@@ -49,7 +47,9 @@ def _summary(service: Service, pushed: Sequence[Pushed], *, is_qos0: bool) -> An
 
 
 def _told(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedItem]:
-    """Column by column, in a third of the time that message by message takes."""
+    """Column by column, in a third of the time that message by message takes where there are many."""
+    if len(items) == 1:
+        return [_told_one(0, items[0], pushed[0])]
     ids = [item.transaction_id for item in items]
     seqs = [found.seq for found in pushed]
     queues = [item.queue for item in items]
@@ -78,6 +78,24 @@ def _told(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedIte
     )
 
 
+def _told_one(index: int, item: PushItem, found: Pushed) -> PushedItem:
+    own_id, trace_id = message_id(item.queue, found.seq), item.trace_id or None
+    return PushedItem(
+        index,
+        found.status,
+        item.transaction_id,
+        item.transaction_id,
+        own_id,
+        own_id,
+        found.partition_id,
+        found.partition_id,
+        found.seq,
+        found.receipt,
+        trace_id,
+        trace_id,
+    )
+
+
 def _told_in_part(
     items: Sequence[PushItem], pushed: Sequence[Pushed], *, is_healthy: bool
 ) -> list[PushedItem | FailedItem]:
@@ -88,7 +106,7 @@ def _told_in_part(
         if found.status == FAILED:
             told.append(FailedItem(index, ids, found.receipt))
         elif found.seq:
-            told.append(msgspec.structs.replace(_told([item], [found])[0], index=index))
+            told.append(_told_one(index, item, found))
         else:
             told.append(
                 BufferedItem(
