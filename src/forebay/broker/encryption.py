@@ -70,11 +70,6 @@ def is_sealed(stored: bytes) -> bool:
     return stored.startswith(SEALED_MARK)
 
 
-def is_marked(payload: bytes) -> bool:
-    """Whether it is sealed, or looks like it: what the two functions below have to do with."""
-    return payload.startswith(MARK)
-
-
 def stored_form(payload: bytes, queue: str, cipher: Cipher | None) -> bytes:
     """What goes to the store; `cipher` is that of an encrypted queue."""
     if cipher is not None:

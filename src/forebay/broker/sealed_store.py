@@ -39,6 +39,7 @@ from forebay.model.queue import Queue, QueueOptions
 
 T = TypeVar("T")
 _starts_with_mark = methodcaller("startswith", MARK)
+"""Whether a payload is sealed, or looks like it."""
 
 
 class SealedStore:
