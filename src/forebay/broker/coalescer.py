@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 W = TypeVar("W")
 R = TypeVar("R")
+
+
+def settle(futures: Iterable[asyncio.Future[R]], outcomes: Iterable[R | BaseException]) -> None:
+    """Give everybody who still waits the outcome, or raise it."""
+    for future, outcome in zip(futures, outcomes, strict=True):
+        if future.done():
+            continue
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
 
 class Coalescer(Generic[W, R]):
@@ -51,13 +62,7 @@ class Coalescer(Generic[W, R]):
                 outcomes: Sequence[R | BaseException] = await self._commit([work for work, _ in group])
             except BaseException as error:  # noqa: BLE001 -- it belongs to those who wait
                 outcomes = [error] * len(group)
-            for (_, future), outcome in zip(group, outcomes, strict=True):
-                if future.done():
-                    continue  # nobody waits for it any more
-                if isinstance(outcome, BaseException):
-                    future.set_exception(outcome)
-                else:
-                    future.set_result(outcome)
+            settle([future for _, future in group], outcomes)
         # In the same step as the last look: whoever comes after it finds nobody leading, and leads.
         self._leader = None
 

@@ -29,8 +29,8 @@
 transaction. It locks its queues' rows, and only then are seqs given out; the lock lasts until the commit, so commits
 become visible in the order of their seqs, and a reader that has seen seq 7 can never be shown a 5 later. A thread with
 a connection of its own does these transactions (`wire`). Pushes to partitions that it knows are numbered and written by
-one statement, without asking first, and the next group leaves right behind the COMMIT of the last; any other group
-asks, decides and writes. Transactions and replays push on a connection of the pool, in the second way.
+one statement, without asking first, and a large next group leaves right behind the COMMIT of the last; any other
+group asks, decides and writes. Transactions and replays push on a connection of the pool, in the second way.
 
 **The way out** (`popping`). A group finds work in two places and scans neither all partitions nor all messages: in
 `deliveries`, by `due_us` (more to come, a lease that ends, a retry, a delay); and in `partitions`, by `last_seq` above

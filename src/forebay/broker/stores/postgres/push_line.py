@@ -17,6 +17,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import NamedTuple
 
+from forebay.broker.coalescer import settle
 from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.postgres.push_writer import Group, NextGroup, PushWriter
 from forebay.broker.stores.postgres.pushing import Availability, Outcome
@@ -134,10 +135,4 @@ class PushLine:
         availability: Availability,
     ) -> None:
         self._tell(availability)
-        for future, outcome in zip(futures, outcomes, strict=True):
-            if future.done():
-                continue  # nobody waits for it any more
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+        settle(futures, outcomes)
