@@ -38,6 +38,7 @@ that lists the segments, `docs/internals/` shows both with worked examples.
 | one append           | 64 MiB and 1,048,576 messages                  | `BatchRefused`                    |
 | one record           | `record_bytes` (4 MiB), or one append          | the next group begins             |
 | one segment          | `segment_bytes` (512 MiB), or one group        | sealed, a new one begins          |
+| zeros written ahead  | the segment's size so far, up to 1 MiB         | cut off at a roll and at `close`  |
 | segments in a log    | 4,194,304                                      | refused when read                 |
 | memory of a reader   | `read_chunk_bytes` (1 MiB), or one record      |                                   |
 | seek marks in memory | 256 segments                                   | the least used is found by walking|

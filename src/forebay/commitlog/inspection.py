@@ -16,7 +16,7 @@ from forebay.commitlog.filesystem import Filesystem, Kind
 from forebay.commitlog.layout import LOCK, POINTER, QUARANTINE, SLOTS
 from forebay.commitlog.manifest import Entry, Manifest, ManifestStore
 from forebay.commitlog.recovery import read_manifest
-from forebay.commitlog.scan import Record, SegmentScan
+from forebay.commitlog.scan import Record, SegmentScan, end_of_data
 from forebay.errors import DamagedRange, LogUnopenable, ManifestNotFound
 
 OnProgress = Callable[[int, int], None]
@@ -196,8 +196,7 @@ def _verify_segment(
         if scan.position == entry.size and scan.next_seq <= entry.end_seq:
             fault = "the segment ends early"
             result.damage.append(DamagedRange(entry.path, entry.size, 0, scan.next_seq, entry.end_seq, fault))
-        if view.size_on_disk > entry.size:
-            behind = view.size_on_disk - entry.size
+        if behind := end_of_data(file, entry.size, view.size_on_disk) - entry.size:
             what = "written since the last manifest" if view.is_active else "never acknowledged"
             result.notes.append(f"{entry.path}: {behind} bytes from {entry.size} on, {what}")
     finally:

@@ -3,7 +3,7 @@
 1. Read the manifest in force. None: a fresh log, but only where there is nothing that could have been one.
 2. Scan the active segment from `write_pos`. Good records behind it are adopted. Damage with good records behind it is
    reported and left in place. What is unreadable at the very end is a torn write: it was never acknowledged; it is
-   copied to `quarantine/`, counted, and cut off.
+   copied to `quarantine/`, counted, and cut off. Zeros at the end are space made ready (`active_file`): cut off.
 3. Adopt a newer segment that starts where this one ends, if there is one (an older manifest may have been put back).
 4. If anything was adopted or cut, sync the segment and write a manifest. The sync comes first: bytes that a killed
    process left in the page cache must be on the disk before anybody is shown them.
@@ -15,6 +15,7 @@ stored: sealed segments are neither listed nor opened.
 |--------------------------------------------------|-------------------------------------------------------|
 | while a group is written or synced               | the group whole, or cut off; never acknowledged       |
 | after the sync, before the answer                | the group whole: adopted                              |
+| in a roll or a close, before zeros are cut off   | zeros behind the last record: not read, or cut off    |
 | in a roll, before the new manifest is in force   | the old segment is active; the new file is empty      |
 | in a roll, after it                              | the new, empty segment is active                      |
 | in `truncate_before`, after the manifest         | files that no manifest lists; the next one sweeps them|
@@ -189,7 +190,8 @@ def _scan_tail(filesystem: Filesystem, base: Path, recovered: Recovered, chunk_b
     kept_in = None
     if torn:
         kept_in = quarantine(filesystem, base, file, state.path, torn.position, torn.size, "torn")
-        file.truncate(torn.position)
+    if scan.position < end:
+        file.truncate(scan.position)
     recovered.report = replace(
         report,
         messages_adopted=report.messages_adopted + scan.next_seq - state.next_seq,

@@ -27,7 +27,7 @@ from forebay.commitlog.layout import POINTER, QUARANTINE, SLOTS
 from forebay.commitlog.log import not_accessible, take_lock
 from forebay.commitlog.manifest import Entries, Entry, Manifest, ManifestStore
 from forebay.commitlog.recovery import quarantine, read_manifest
-from forebay.commitlog.scan import SegmentScan
+from forebay.commitlog.scan import SegmentScan, end_of_data
 from forebay.commitlog.state import LogState
 from forebay.errors import DamagedRange, LogUnopenable, UnsupportedManifestVersion
 
@@ -173,9 +173,10 @@ class _Salvage:
         file = self._filesystem.open(self._base / entry.path, write=True)
         try:
             scan = SegmentScan(file, entry.path, position=0, end=end, next_seq=entry.start_seq, last_seq=last_seq)
+            data_end = end_of_data(file, 0, end)
             for found in scan:
                 if isinstance(found, DamagedRange):
-                    self._set_aside(file, found, is_tail=found.position + found.size >= end)
+                    self._set_aside(file, found, is_tail=found.position + found.size >= data_end)
                 elif following_seq is not None and found.header.first_seq >= following_seq:
                     # Bytes of a failed sync: the next segment holds what was acknowledged under these numbers.
                     end = found.header.position

@@ -7,6 +7,9 @@ and all. At most the damaged record is lost.
 
 Inside a segment seqs are contiguous: a record that starts higher than expected tells which messages the damage before
 it took; one that starts lower is bytes of another time, and damage itself.
+
+Zeros from a record to the end of the file are the end: space that a writer made ready (`active_file`) and did not come
+to use. Only where messages are known to be missing they are damage.
 """
 
 from __future__ import annotations
@@ -90,7 +93,9 @@ class SegmentScan:
                 yield found
                 continue
             following = self._find_after(position)
-            stop = following.header.position if following else self._end
+            stop = following.header.position if following else self._end_of_data(position)
+            if stop == position:
+                return
             last = following.header.first_seq - 1 if following else self._last_seq
             yield DamagedRange(self._name, position, stop - position, self.next_seq, last, found)
             if following is None:
@@ -169,6 +174,12 @@ class SegmentScan:
                 return record
         return None
 
+    def _end_of_data(self, position: int) -> int:
+        """The end without the zeros that a writer made ready, where no more messages are known to be."""
+        if self._last_seq is not None and self.next_seq <= self._last_seq:
+            return self._end
+        return end_of_data(self._file, position, self._end)
+
     def _candidates(self, start: int) -> Iterator[int]:
         """Places from `start` on whose eight bytes look like the first word of a record."""
         position = start
@@ -179,6 +190,16 @@ class SegmentScan:
             if len(window) < 8:
                 return
             position += len(window) - 7
+
+
+def end_of_data(file: File, position: int, end: int) -> int:
+    """Behind the last byte between `position` and `end` that is not zero; `position` when there is none."""
+    while position < end:
+        start = max(position, end - _SEARCH_BYTES)
+        if data := file.read_at(end - start, start).rstrip(b"\0"):
+            return start + len(data)
+        end = start
+    return position
 
 
 def _occurrences(data: bytes, pattern: bytes) -> Iterator[int]:

@@ -21,8 +21,9 @@ from pathlib import Path
 
 from forebay.clock import Clock
 from forebay.commitlog import block, layout
+from forebay.commitlog.active_file import ActiveFile
 from forebay.commitlog.columns import ColumnBatch
-from forebay.commitlog.filesystem import File, Filesystem, Kind, is_disk_full, write_durably
+from forebay.commitlog.filesystem import File, Filesystem, Kind, is_disk_full
 from forebay.commitlog.manifest import ManifestStore
 from forebay.commitlog.state import LogCounters, LogOptions, LogState
 from forebay.errors import AppendFailed, DiskFull, SyncFailed
@@ -56,7 +57,7 @@ class LogWriter:
         self._clock = clock
         self._store = store
         self._generation = generation
-        self._file = file
+        self._file = ActiveFile(file, state.position, options.segment_bytes)
         self._must_seal = False
         self._manifest_is_current = True
         self._day_ends_us = layout.end_of_day(state.path)
@@ -99,7 +100,7 @@ class LogWriter:
         self._be_ready_for(size)
         entries, path, position, first_seq, file_seq = self.state
         try:
-            write_durably(self._file, pieces, position)
+            self._file.write(pieces, size, position)
         except OSError as error:
             raise self._failed(error, size) from error
         self.last_position = position
@@ -153,8 +154,8 @@ class LogWriter:
         except BaseException:
             file.close()
             raise
-        self._file.close()
-        self._file = file
+        self._file.close(state.position)
+        self._file = ActiveFile(file, 0, self._options.segment_bytes)
         self._must_seal = False
         self._day_ends_us = layout.end_of_day(path)
         self.counters.rolls += 1
@@ -231,7 +232,7 @@ class LogWriter:
         except (OSError, AppendFailed) as error:
             logger.warning("%s: manifest not written at close: %s", self._base, error, extra={"action": "log_close"})
         finally:
-            self._file.close()
+            self._file.close(self.state.position)
 
     def _put_in_force(self, state: LogState) -> None:
         self._store.write(state.manifest(self._generation + 1))
@@ -244,7 +245,7 @@ class LogWriter:
         what = f"writing and syncing {size} bytes at {self.state.position} failed"
         refusal = self._refusal(error, what, SyncFailed)
         try:
-            self._file.truncate(self.state.position)
+            self._file.cut(self.state.position)
             self._must_seal = not is_disk_full(error)
         except OSError:
             self._must_seal = True
