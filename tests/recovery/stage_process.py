@@ -16,8 +16,7 @@ from typing import Any
 from fixtures.arrow_steps import ipc, rows_of
 from forebay.broker.arrow.incoming import new_stage_id
 from forebay.broker.store import StageName
-from forebay.broker.stores.embedded import EmbeddedStore, committing, staging
-from forebay.broker.stores.embedded import store as embedded
+from forebay.broker.stores.embedded import EmbeddedStore, committing, staging, work_line
 from forebay.commitlog import CommitLog
 
 ROWS = 33_000
@@ -28,7 +27,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "record": (CommitLog, "append_columns"),
     "commit": (committing.StageCommitter, "commit"),
     "files": (staging.Stages, "remove_files"),
-    "answer": (embedded, "_answer"),
+    "answer": (work_line, "_answer"),
 }
 
 

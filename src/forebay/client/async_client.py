@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, overload
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +16,6 @@ import pyarrow as pa
 from forebay.client import arrow
 from forebay.client.addresses import Address, address_of
 from forebay.client.arrow import Rows
-from forebay.client.merging import PushMerger
 from forebay.client.messages import (
     Acknowledging,
     Committed,
@@ -25,23 +23,21 @@ from forebay.client.messages import (
     Pushed,
     PushSummary,
     Refused,
-    TransactionFailed,
-    Unreachable,
     completed_count,
     is_all_taken,
     is_whole_delivery,
     messages_of,
 )
-from forebay.client.outgoing import all_outgoing, encoded, joined, outgoing
+from forebay.client.outgoing import all_outgoing, encoded, outgoing
+from forebay.client.paths import pop_path, quoted, seek_path
+from forebay.client.pushing import Pusher
+from forebay.client.transaction import Transaction
 from forebay.client.transport import Transport
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
 _POLL_SECONDS = 30
 _READ_AT_ONCE = 1000
-_MERGERS_MAX = 1000
-_decode_pushed = msgspec.json.Decoder(list[Pushed]).decode
-_decode_summary = msgspec.json.Decoder(PushSummary).decode
 _decode_committed = msgspec.json.Decoder(Committed).decode
 
 
@@ -65,8 +61,7 @@ class AsyncClient:
             retry_unhealthy_seconds=retry_unhealthy_seconds,
             api_key=api_key,
         )
-        self._mergers: dict[str, PushMerger[Pushed]] = {}
-        self._buffered_mergers: dict[tuple[str, int, int], PushMerger[PushSummary]] = {}
+        self._pusher = Pusher(self._transport)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -122,8 +117,8 @@ class AsyncClient:
         place = address_of(address)
         item = _encode(outgoing(place, data, transaction_id, trace_id))
         if buffer_ms is not None or buffer_max is not None:
-            return await self._buffered_merger(place.queue, *_buffering(buffer_ms, buffer_max)).push(item)
-        return await self._merger(place.queue).push(item)
+            return await self._pusher.one_buffered(place.queue, item, buffer_ms, buffer_max)
+        return await self._pusher.one(place.queue, item)
 
     @overload
     async def push_many(self, address: str | Address, batch: Iterable[object]) -> list[Pushed]: ...
@@ -145,41 +140,8 @@ class AsyncClient:
         place = address_of(address)
         items = encoded(all_outgoing(place, batch))
         if buffer_ms is not None or buffer_max is not None:
-            return await self._push_buffered(items, *_buffering(buffer_ms, buffer_max))
-        return await self._push(items)
-
-    def _merger(self, queue: str) -> PushMerger[Pushed]:
-        found = self._mergers.get(queue)
-        if found is None:
-            _forget_idle(self._mergers)
-            found = self._mergers[queue] = PushMerger(lambda items: self._push(joined(items)))
-        return found
-
-    def _buffered_merger(self, queue: str, buffer_ms: int, buffer_max: int) -> PushMerger[PushSummary]:
-        key = (queue, buffer_ms, buffer_max)
-        found = self._buffered_mergers.get(key)
-        if found is None:
-
-            async def send(items: Sequence[bytes]) -> list[PushSummary]:
-                summary = await self._push_buffered(joined(items), buffer_ms, buffer_max)
-                return [msgspec.structs.replace(summary, messages=1)] * len(items)
-
-            _forget_idle(self._buffered_mergers)
-            found = self._buffered_mergers[key] = PushMerger(send)
-        return found
-
-    async def _push(self, items: bytes) -> list[Pushed]:
-        _, answer = await self._transport.request("POST", "/api/v1/push", b'{"items":%b}' % items)
-        pushed = _decode_pushed(answer)
-        failed = [one.error for one in pushed if one.status == "failed"]
-        if failed:
-            raise Unreachable(f"{len(failed)} of {len(pushed)} messages were not accepted: {failed[0]}")
-        return pushed
-
-    async def _push_buffered(self, items: bytes, buffer_ms: int, buffer_max: int) -> PushSummary:
-        body = b'{"bufferMs":%d,"bufferMax":%d,"items":%b}' % (buffer_ms, buffer_max, items)
-        _, answer = await self._transport.request("POST", "/api/v1/push", body)
-        return _decode_summary(answer)
+            return await self._pusher.all_buffered(items, buffer_ms, buffer_max)
+        return await self._pusher.all(items)
 
     # --- the way out ---
 
@@ -197,7 +159,7 @@ class AsyncClient:
     ) -> list[Message]:
         """Up to `batch` messages; empty when there are none within `timeout` seconds (at once without `wait`)."""
         place = address_of(address)
-        path = _pop_path(
+        path = pop_path(
             place, batch, wait, round(timeout * 1000), auto_ack, partitions, subscription_mode, subscription_from
         )
         extra = timeout if wait else 0
@@ -225,7 +187,7 @@ class AsyncClient:
         spoken = status if isinstance(status, str) else ("completed" if status else "failed")
         if spoken == "completed" and is_whole_delivery(found):
             try:
-                path = f"/api/v1/lease/{_quoted(found[0].lease_id)}/complete"
+                path = f"/api/v1/lease/{quoted(found[0].lease_id)}/complete"
                 _, answer = await self._transport.request("POST", path)
                 return completed_count(answer) == len(found)
             except Refused as refused:
@@ -240,7 +202,7 @@ class AsyncClient:
     async def renew(self, lease: Message | str, *, seconds: int = 60) -> bool:
         """Keep a lease for at least `seconds` from now; False when it is lost."""
         lease_id = lease.lease_id if isinstance(lease, Message) else lease
-        (outcome,) = await self._json("POST", f"/api/v1/lease/{_quoted(lease_id)}/extend", {"seconds": seconds})
+        (outcome,) = await self._json("POST", f"/api/v1/lease/{quoted(lease_id)}/extend", {"seconds": seconds})
         return bool(outcome["success"])
 
     async def consume(
@@ -302,10 +264,7 @@ class AsyncClient:
             body["seq"] = seq
         if time is not None:
             body["timestamp"] = time.isoformat()
-        path = f"/api/v1/consumer-groups/{_quoted(place.group)}/queues/{_quoted(place.queue)}"
-        if place.partition is not None:
-            path += f"/partitions/{_quoted(place.partition)}"
-        return await self._json("POST", f"{path}/seek", body)  # type: ignore[no-any-return]
+        return await self._json("POST", seek_path(place), body)  # type: ignore[no-any-return]
 
     async def read(self, queue: str, from_seq: int = 1, *, limit: int | None = None) -> AsyncIterator[dict[str, Any]]:
         """Messages of a queue as they are kept, without a group."""
@@ -376,84 +335,3 @@ class AsyncClient:
     async def _json(self, method: str, path: str, body: object | None = None) -> Any:
         _, answer = await self._transport.request(method, path, None if body is None else _encode(body))
         return _decode(answer) if answer else None
-
-
-class Transaction:
-    """What it is told is done all at once by `commit`, or not at all."""
-
-    def __init__(self, send: Callable[[str, str, object], Awaitable[Any]]) -> None:
-        self._send = send
-        self._operations: list[dict[str, object]] = []
-
-    def push(self, address: str | Address, *batch: object) -> Transaction:
-        place = address_of(address)
-        self._operations.append({"type": "push", "items": all_outgoing(place, batch)})
-        return self
-
-    def ack(self, message: Message, status: str = "completed", *, error: str | None = None) -> Transaction:
-        self._operations.append({"type": "ack", "consumerGroup": message.group, **_answer(message, status, error)})
-        return self
-
-    async def commit(self) -> list[dict[str, Any]]:
-        """Raises `TransactionFailed` when nothing of it happened."""
-        outcome = await self._send("POST", "/api/v1/transaction", {"operations": self._operations})
-        if not outcome["success"]:
-            raise TransactionFailed(str(outcome.get("error") or "the transaction was refused"))
-        return outcome["results"]  # type: ignore[no-any-return]
-
-
-def _buffering(buffer_ms: int | None, buffer_max: int | None) -> tuple[int, int]:
-    """Who gives one of the two gets the server's usual value for the other."""
-    return 100 if buffer_ms is None else buffer_ms, 100 if buffer_max is None else buffer_max
-
-
-def _forget_idle(mergers: dict[Any, Any]) -> None:
-    """So many queues that nobody pushes to any more must not be remembered for ever."""
-    if len(mergers) >= _MERGERS_MAX:
-        for key in [key for key, merger in mergers.items() if merger.is_idle]:
-            del mergers[key]
-
-
-def _answer(message: Message, status: object, error: str | None) -> dict[str, object]:
-    return {
-        "transactionId": message.transaction_id,
-        "partitionId": message.partition_id,
-        "leaseId": message.lease_id,
-        "status": status,
-        "error": error,
-    }
-
-
-@lru_cache(maxsize=256)
-def _pop_path(
-    place: Address,
-    batch: int,
-    wait: bool,
-    timeout_ms: int,
-    auto_ack: bool,
-    partitions: int,
-    subscription_mode: str | None,
-    subscription_from: str | None,
-) -> str:
-    """Path and query of a pop. Consumers ask the same again and again, so they are remembered."""
-    query: dict[str, object] = {
-        "shape": "columns",
-        "batch": batch,
-        "wait": "true" if wait else "false",
-        "timeout": timeout_ms,
-        "consumerGroup": place.group,
-        "autoAck": "true" if auto_ack else "false",
-        "partitions": partitions,
-    }
-    if subscription_mode is not None:
-        query["subscriptionMode"] = subscription_mode
-    if subscription_from is not None:
-        query["subscriptionFrom"] = subscription_from
-    path = f"/api/v1/pop/queue/{_quoted(place.queue)}"
-    if place.partition is not None:
-        path += f"/partition/{_quoted(place.partition)}"
-    return f"{path}?{urlencode(query)}"
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from forebay.client.addresses import Address
 from forebay.client.arrow import Rows
-from forebay.client.async_client import AsyncClient, Transaction
+from forebay.client.async_client import AsyncClient
 from forebay.client.messages import Committed, Message, Pushed, PushSummary
+from forebay.client.transaction import Transaction
 
 T = TypeVar("T")
 
