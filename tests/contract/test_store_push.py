@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import configure, finish, ids, item, push, take, taken_ids
+from forebay.broker.push_run import PushRun
 from forebay.broker.store import PushItem, Store
 from forebay.errors import QueueFull
 from forebay.model.queue import QueueOptions
@@ -203,3 +205,63 @@ async def test_large_push_is_stored_in_order(store: Store) -> None:
     pushed = await store.push([item(text, f"p{n % 7}") for n, text in enumerate(texts)])
     assert [one.seq for one in pushed] == list(range(1, 2_001))
     assert ids(await store.read("orders", 1, 5_000)) == texts
+
+
+def run_of(*given: str, partition: str = "p1", is_minted: bool = False) -> PushRun:
+    return PushRun("orders", partition, [f'"{one}"'.encode() for one in given], list(given), is_minted=is_minted)
+
+
+@pytest.mark.parametrize("is_minted", [False, True])
+async def test_run_is_stored_as_its_messages_would_be_one_by_one(store: Store, is_minted: bool) -> None:
+    given = run_of("a", "b", "c", is_minted=is_minted)
+    one_by_one = [replace(one, queue="other") for one in given]
+    assert [(one.status, one.seq) for one in await store.push(given)] == [
+        (one.status, one.seq) for one in await store.push(one_by_one)
+    ]
+    kept, beside = await store.read("orders", 1, 10), await store.read("other", 1, 10)
+    assert [replace(one, queue="other", partition_id="") for one in kept] == [
+        replace(one, partition_id="") for one in beside
+    ]
+
+
+async def test_run_with_ids_that_are_taken_stores_the_others(store: Store) -> None:
+    await push(store, "b", partition="p1")
+    pushed = await store.push(run_of("a", "b", "c", "a"))
+    assert [(one.status, one.seq) for one in pushed] == [
+        ("queued", 2),
+        ("duplicate", 1),
+        ("queued", 3),
+        ("duplicate", 2),
+    ]
+    assert ids(await store.read("orders", 1, 10)) == ["b", "a", "c"]
+
+
+async def test_runs_and_single_messages_together_keep_their_order(store: Store) -> None:
+    await push(store, "first")
+    wanted: list[Sequence[PushItem]] = []
+    for n in range(0, 30, 3):
+        wanted += [run_of(f"r{n}", f"s{n}"), [item(f"i{n}")], run_of(f"m{n}", f"n{n}", partition="p2", is_minted=True)]
+    answers = await asyncio.gather(*(store.push(items) for items in wanted))
+    by_seq = {one.seq: sent.transaction_id for items, told in zip(wanted, answers, strict=True)
+              for sent, one in zip(items, told, strict=True)}  # fmt: skip
+    kept = await store.read("orders", 2, 100)
+    assert {one.seq: one.transaction_id for one in kept} == by_seq
+    assert {one.transaction_id: one.payload for one in kept if one.transaction_id != "first"} == {
+        sent.transaction_id: sent.payload for items in wanted for sent in items
+    }
+    for told in answers:
+        assert [one.seq for one in told] == list(range(told[0].seq, told[0].seq + len(told)))
+
+
+async def test_full_queue_refuses_a_run_and_stores_nothing_of_it(store: Store) -> None:
+    await configure(store, QueueOptions(max_size=2))
+    with pytest.raises(QueueFull):
+        await store.push(run_of("a", "b", "c"))
+    assert [one.status for one in await store.push(run_of("a", "b"))] == ["queued", "queued"]
+
+
+async def test_run_larger_than_a_record_is_stored_in_order(store: Store) -> None:
+    texts = [f"m{n}" for n in range(40)]
+    pushed = await store.push(PushRun("orders", "p1", [b"x" * 500_000] * 40, texts, is_minted=False))
+    assert [one.seq for one in pushed] == list(range(1, 41))
+    assert ids(await store.read("orders", 1, 100)) == texts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from forebay.api.parameters import checked_name
 from forebay.api.problems import Problem, wrong
 from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY
+from forebay.broker.push_run import PushRun
 from forebay.broker.store import PushItem
 from forebay.model.ids import minted_ids
 from forebay.model.queue import DEFAULT_PARTITION, NAME_CHARACTERS_MAX
@@ -188,17 +189,25 @@ def _named(message: str) -> Problem:
     return wrong(where or None, what[0].lower() + what[1:])
 
 
-def push_items(messages: Sequence[PushedMessage], place: str = "items") -> list[PushItem]:
+def push_items(messages: Sequence[PushedMessage], place: str = "items") -> Sequence[PushItem]:
     """Messages as the store takes them."""
-    _check_names(messages, place)
+    is_one_place = _check_names(messages, place)
     given = [message.transaction_id for message in messages]
-    minted = iter(minted_ids(given.count(None)))
-    items = [
+    payloads = [bytes(message.payload) for message in messages]
+    _check_sizes(payloads, place)
+    missing = given.count(None)
+    minted = minted_ids(missing)
+    if len(messages) > 1 and is_one_place and missing in (0, len(messages)) and not _has_more(messages):
+        ids = minted or cast(list[str], given)
+        partition = messages[0].partition or DEFAULT_PARTITION
+        return PushRun(messages[0].queue, partition, payloads, ids, is_minted=missing > 0)
+    next_id = iter(minted)
+    return [
         PushItem(
             message.queue,
             message.partition or DEFAULT_PARTITION,
-            bytes(message.payload),
-            transaction_id or next(minted),
+            payload,
+            transaction_id or next(next_id),
             transaction_id is None,
             message.trace_id or "",
             b"",
@@ -206,26 +215,29 @@ def push_items(messages: Sequence[PushedMessage], place: str = "items") -> list[
             message.namespace or "",
             message.task or "",
         )
-        for message, transaction_id in zip(messages, given, strict=True)
+        for message, payload, transaction_id in zip(messages, payloads, given, strict=True)
     ]
-    _check_sizes(items, place)
-    return items
 
 
-def _check_sizes(items: Sequence[PushItem], place: str) -> None:
-    sizes = [len(item.payload) for item in items]
-    if sizes and max(sizes) > PAYLOAD_BYTES_MAX:
+def _has_more(messages: Sequence[PushedMessage]) -> bool:
+    """Whether a message has something that a run of messages has not."""
+    return any([message.trace_id or message.namespace or message.task for message in messages])  # noqa: C419 - faster
+
+
+def _check_sizes(payloads: Sequence[bytes], place: str) -> None:
+    if max(map(len, payloads), default=0) > PAYLOAD_BYTES_MAX:
+        sizes = [len(payload) for payload in payloads]
         index = next(index for index, size in enumerate(sizes) if size > PAYLOAD_BYTES_MAX)
         detail = f"has {sizes[index]} bytes, allowed are {PAYLOAD_BYTES_MAX}"
         raise Problem(413, detail, code="too_large", field=f"{place}[{index}].payload")
 
 
-def _check_names(messages: Sequence[PushedMessage], place: str) -> None:
-    """Many messages, few names: each name is looked at once, where it first stands."""
+def _check_names(messages: Sequence[PushedMessage], place: str) -> bool:
+    """Many messages, few names: each name is looked at once, where it first stands. True where they have one place."""
     seen: set[str] = set()
-    if len({message.queue for message in messages}) + len({message.partition for message in messages}) == 2:
-        messages = messages[:1]
-    for index, message in enumerate(messages):
+    is_one_place = len({message.queue for message in messages}) + len({message.partition for message in messages}) == 2
+    for index, message in enumerate(messages[:1] if is_one_place else messages):
         for field, name in (("queue", message.queue), ("partition", message.partition)):
             if name is not None and name not in seen:
                 seen.add(checked_name(name, f"{place}[{index}].{field}"))
+    return is_one_place

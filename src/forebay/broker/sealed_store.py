@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from forebay.broker.arrow.outgoing import has_marked, with_payloads
 from forebay.broker.encryption import MARK, Cipher, plain_form, stored_form
 from forebay.broker.message_columns import columns_of
+from forebay.broker.push_run import PushRun
 from forebay.broker.store import (
     Acknowledgement,
     DeadLetterFilter,
@@ -76,7 +77,8 @@ class SealedStore:
                 self._encrypted.add(refused.queue)
 
     def _stored(self, items: Sequence[PushItem]) -> Sequence[PushItem]:
-        if not self._encrypted and not any(map(_starts_with_mark, [item.payload for item in items])):
+        payloads = items.payloads if isinstance(items, PushRun) else [item.payload for item in items]
+        if not self._encrypted and not any(map(_starts_with_mark, payloads)):
             return items
         return [self._stored_one(item) for item in items]
 

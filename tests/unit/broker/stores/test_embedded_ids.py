@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from forebay.broker.push_run import PushRun
 from forebay.broker.store import PushItem
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.commitlog.filesystem import RealFilesystem
@@ -32,7 +33,11 @@ async def store(disk: FaultyFilesystem, tmp_path: Path) -> AsyncIterator[Embedde
     await store.close()
 
 
-def items(numbers: Sequence[int], partitions: int = 1) -> list[PushItem]:
+def items(numbers: Sequence[int], partitions: int = 1) -> Sequence[PushItem]:
+    """For no partitions at all: a `PushRun`."""
+    if not partitions:
+        payloads, ids = [b"%d" % number for number in numbers], [f"id-{number}" for number in numbers]
+        return PushRun("q", "p0", payloads, ids, is_minted=False)
     return [PushItem("q", f"p{number % partitions}", b"%d" % number, f"id-{number}") for number in numbers]
 
 
@@ -40,7 +45,7 @@ async def pushed(store: EmbeddedStore, given: Sequence[PushItem]) -> list[tuple[
     return [(found.status, found.seq) for found in await store.push(given)]
 
 
-@pytest.mark.parametrize("partitions", [1, COUNT], ids=["in one run", "one by one"])
+@pytest.mark.parametrize("partitions", [0, 1, COUNT], ids=["as a run", "in one run", "one by one"])
 async def test_ids_of_messages_that_could_not_be_written_are_free(
     store: EmbeddedStore, disk: FaultyFilesystem, partitions: int
 ) -> None:
@@ -58,7 +63,7 @@ async def test_ids_of_messages_that_could_not_be_written_are_free(
     assert await pushed(store, given) == [("duplicate", seq) for seq in range(first, first + COUNT)]
 
 
-@pytest.mark.parametrize("partitions", [1, COUNT], ids=["in one run", "one by one"])
+@pytest.mark.parametrize("partitions", [0, 1, COUNT], ids=["as a run", "in one run", "one by one"])
 async def test_one_id_that_is_taken_costs_no_other_message(store: EmbeddedStore, partitions: int) -> None:
     taken = COUNT // 2
     await store.push(items([taken], partitions))

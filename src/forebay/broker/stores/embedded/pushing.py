@@ -7,27 +7,23 @@ is written: the log's next seq, plus its place. If the append fails, so do the r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from forebay.broker.encryption import is_sealed
+from forebay.broker.push_run import PushRun
 from forebay.broker.store import Pushed, PushItem
+from forebay.broker.stores.embedded.arrivals import Arrivals, as_columns
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.clock import Clock
 from forebay.commitlog.block import NO_TAG
 from forebay.errors import AppendFailed, PayloadInClear, QueueFull
-from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, MessageBatch
 
 
 class DuplicateInTransaction(Exception):
     """A push whose id is taken: the transaction leaves nothing behind."""
-
-
-RECORD_BYTES_MAX = 16 << 20
-"""What a queue gets in one cycle is cut into records of about this size."""
-RECORD_MESSAGES_MAX = 100_000
-_ITEM_OVERHEAD_BYTES = 256
 
 
 @dataclass(slots=True)
@@ -37,48 +33,6 @@ class Request:
     items: Sequence[PushItem]
     answers: list[Pushed] = field(default_factory=list)
     error: Exception | None = None
-
-
-@dataclass(slots=True)
-class _Intake:
-    """Messages of one queue that are to be stored."""
-
-    first_seq: int
-    taken_ids: dict[tuple[int, str], int]
-    """Ids that producers gave, with the seq of their message: those that were there before, and the new ones."""
-    items: list[PushItem] = field(default_factory=list)
-    partition_ids: list[int] = field(default_factory=list)
-    has_claimed_ids: bool = False
-    """Whether the ids of all messages are in the index already."""
-
-    def cut(self) -> list[range]:
-        """The places that go into each record."""
-        sizes = [len(item.payload) for item in self.items]
-        count = len(sizes)
-        if count <= RECORD_MESSAGES_MAX and sum(sizes) + _ITEM_OVERHEAD_BYTES * count <= RECORD_BYTES_MAX:
-            return [range(count)]
-        cuts, start, total = [], 0, 0
-        for place, size in enumerate(sizes):
-            total += size + _ITEM_OVERHEAD_BYTES
-            if place > start and (total > RECORD_BYTES_MAX or place - start >= RECORD_MESSAGES_MAX):
-                cuts.append(range(start, place))
-                start, total = place, size + _ITEM_OVERHEAD_BYTES
-        return [*cuts, range(start, count)]
-
-
-def _as_columns(items: Sequence[PushItem], created_us: int) -> MessageBatch:
-    """One pass per column, because that is several times as fast as one pass per message."""
-    traces = [item.trace_id for item in items]
-    headers = [item.headers for item in items]
-    return MessageBatch(
-        payloads=[item.payload for item in items],
-        created_us=[created_us] * len(items),
-        partitions=[item.partition.encode() for item in items],
-        transaction_ids=[item.transaction_id.encode() for item in items],
-        trace_ids=[trace.encode() for trace in traces] if any(traces) else None,
-        headers=headers if any(headers) else None,
-        flags=[PAYLOAD_IS_BINARY * i.is_binary | TRANSACTION_ID_IS_MINTED * i.is_minted for i in items],
-    )
 
 
 class Pusher:
@@ -97,18 +51,20 @@ class Pusher:
         for name, same in by_queue.items():
             first = same[0].items[0]
             queue = self._queues.made(name, first.namespace, first.task)
-            items = [item for request in same for item in request.items]
-            intake = self._claimed(queue, items) or self._intake(queue, items)
+            asked = [request.items for request in same]
+            arrivals = self._claimed(queue, asked)
+            if arrivals is None:
+                arrivals = self._asked_for(queue, asked)
             for request in same:
                 try:
-                    self._check_room(queue, intake, request.items)
+                    self._check_room(queue, arrivals, request.items)
                     self._check_sealed(queue, request.items)
-                    request.answers = self._accept(queue, request.items, intake)
+                    request.answers = self._accept(queue, request.items, arrivals)
                 except (QueueFull, PayloadInClear) as refused:
                     request.error = refused
             try:
-                self._store(queue, intake, NO_TAG)
-                stored[name] = len(intake.items)
+                self._store(queue, arrivals, NO_TAG)
+                stored[name] = arrivals.count
             except AppendFailed as failed:
                 for request in same:
                     request.error = request.error or failed
@@ -119,18 +75,18 @@ class Pusher:
         by_queue: dict[str, list[int]] = {}
         for place, item in enumerate(items):
             by_queue.setdefault(item.queue, []).append(place)
-        intakes: list[tuple[OpenQueue, _Intake]] = []
+        all_arrivals: list[tuple[OpenQueue, Arrivals]] = []
         answers: dict[int, Pushed] = {}
         for name, places in by_queue.items():
             own = [items[place] for place in places]
             queue = self._queues.made(name, own[0].namespace, own[0].task)
-            intake = self._intake(queue, own)
-            self._check_room(queue, intake, own)
+            arrivals = self._asked_for(queue, [own])
+            self._check_room(queue, arrivals, own)
             self._check_sealed(queue, own)
-            answers.update(zip(places, self._accept(queue, own, intake), strict=True))
-            intakes.append((queue, intake))
-        for queue, intake in intakes:
-            self._store(queue, intake, tag)
+            answers.update(zip(places, self._accept(queue, own, arrivals), strict=True))
+            all_arrivals.append((queue, arrivals))
+        for queue, arrivals in all_arrivals:
+            self._store(queue, arrivals, tag)
         return [answers[place] for place in range(len(items))]
 
     def refuse_duplicates(self, items: Sequence[PushItem]) -> None:
@@ -145,54 +101,73 @@ class Pusher:
                 raise DuplicateInTransaction(f"duplicate transactionId {item.transaction_id}")
             seen.add(key)
 
-    def _intake(self, queue: OpenQueue, items: Sequence[PushItem]) -> _Intake:
+    def _asked_for(self, queue: OpenQueue, asked: Iterable[Sequence[PushItem]]) -> Arrivals:
         """Where messages of the queue go next, and which of the producers' ids their partitions have already."""
         wanted: dict[int, set[str]] = {}
-        for item in items:
-            if not item.is_minted and item.partition in queue.partitions:
-                wanted.setdefault(queue.partitions[item.partition], set()).add(item.transaction_id)
-        return _Intake(queue.log.next_seq, self._index.seqs_of_ids(wanted))
+        for items in asked:
+            if isinstance(items, PushRun) and items.is_minted:
+                continue
+            for item in items:
+                if not item.is_minted and item.partition in queue.partitions:
+                    wanted.setdefault(queue.partitions[item.partition], set()).add(item.transaction_id)
+        return Arrivals(queue.log.next_seq, self._index.seqs_of_ids(wanted))
 
-    def _claimed(self, queue: OpenQueue, items: Sequence[PushItem]) -> _Intake | None:
-        """An intake for messages whose ids are new, all of them: then there is nothing to look up.
+    def _claimed(self, queue: OpenQueue, asked: Iterable[Sequence[PushItem]]) -> Arrivals | None:
+        """Arrivals for messages whose ids are new, all of them: then there is nothing to look up.
 
         Only for queues that refuse nothing, because the ids go into the index with the seqs that the messages will get.
         """
         options = queue.info.options
-        if options.max_size or options.encryption_enabled or any([item.is_minted for item in items]):  # noqa: C419
+        if options.max_size or options.encryption_enabled:
             return None
-        names = [item.partition for item in items]
+        names: list[str] = []
+        ids: list[str] = []
+        for items in asked:
+            if isinstance(items, PushRun):
+                if items.is_minted:
+                    return None
+                names += [items.partition] * len(items)
+                ids += items.transaction_ids
+                continue
+            if any([item.is_minted for item in items]):  # noqa: C419 - faster than to stop early
+                return None
+            names += [item.partition for item in items]
+            ids += [item.transaction_id for item in items]
         numbers = {name: self._queues.partition_id(queue, name) for name in set(names)}
-        ids = [item.transaction_id for item in items]
         first_seq = queue.log.next_seq
         if not self._index.claim_ids(first_seq, [numbers[name] for name in names], ids):
             return None
-        return _Intake(first_seq, {}, has_claimed_ids=True)
+        return Arrivals(first_seq, {}, has_claimed_ids=True)
 
-    def _check_room(self, queue: OpenQueue, intake: _Intake, items: Sequence[PushItem]) -> None:
+    def _check_room(self, queue: OpenQueue, arrivals: Arrivals, items: Sequence[PushItem]) -> None:
         """Duplicates need no room."""
         limit = queue.info.options.max_size
         if not limit:
             return
-        new = {(item.partition, item.transaction_id) for item in items if not self._is_taken(queue, item, intake)}
-        waiting = self._waiting(queue) + len(intake.items)
+        new = {(item.partition, item.transaction_id) for item in items if not self._is_taken(queue, item, arrivals)}
+        waiting = self._waiting(queue) + arrivals.count
         if new and waiting + len(new) > limit:
             raise QueueFull(queue.info.name, waiting, limit)
 
-    def _is_taken(self, queue: OpenQueue, item: PushItem, intake: _Intake) -> bool:
+    def _is_taken(self, queue: OpenQueue, item: PushItem, arrivals: Arrivals) -> bool:
         key = queue.partitions.get(item.partition, 0), item.transaction_id
-        return not item.is_minted and key in intake.taken_ids
+        return not item.is_minted and key in arrivals.taken_ids
 
     def _check_sealed(self, queue: OpenQueue, items: Sequence[PushItem]) -> None:
         if queue.info.options.encryption_enabled and not all(is_sealed(item.payload) for item in items):
             raise PayloadInClear(queue.info.name)
 
-    def _accept(self, queue: OpenQueue, items: Sequence[PushItem], intake: _Intake) -> list[Pushed]:
+    def _accept(self, queue: OpenQueue, items: Sequence[PushItem], arrivals: Arrivals) -> list[Pushed]:
+        seq = arrivals.first_seq + arrivals.count
+        if isinstance(items, PushRun) and (items.is_minted or arrivals.has_claimed_ids):
+            number = self._queues.partition_id(queue, items.partition)
+            arrivals.add_run(items, number)
+            seqs = range(seq, seq + len(items))
+            return list(map(Pushed, repeat("queued"), seqs, repeat(queue.wire_id(number)), repeat("log")))
         numbers = {name: self._queues.partition_id(queue, name) for name in {item.partition for item in items}}
         wire_ids = {name: queue.wire_id(number) for name, number in numbers.items()}
-        taken_ids, new, partition_ids = intake.taken_ids, intake.items, intake.partition_ids
-        seq = intake.first_seq + len(new)
-        are_ids_new = intake.has_claimed_ids
+        taken_ids, are_ids_new = arrivals.taken_ids, arrivals.has_claimed_ids
+        new: list[PushItem] = []
         answers = []
         for item in items:
             name = item.partition
@@ -203,30 +178,29 @@ class Pusher:
                     answers.append(Pushed("duplicate", earlier, wire_ids[name], "log"))
                     continue
             new.append(item)
-            partition_ids.append(numbers[name])
             answers.append(Pushed("queued", seq, wire_ids[name], "log"))
             seq += 1
+        arrivals.add(new, [numbers[item.partition] for item in new])
         return answers
 
-    def _store(self, queue: OpenQueue, intake: _Intake, tag: bytes) -> None:
-        if not intake.items:
+    def _store(self, queue: OpenQueue, arrivals: Arrivals, tag: bytes) -> None:
+        if not arrivals.count:
             return
         try:
-            self._append(queue, intake, tag)
+            self._append(queue, arrivals, tag)
         except AppendFailed:
-            if intake.has_claimed_ids:
-                ids = [item.transaction_id for item in intake.items]
-                self._index.give_ids_back(queue.log.next_seq, intake.partition_ids, ids)
+            if arrivals.has_claimed_ids:
+                ids = [item.transaction_id for item in arrivals]
+                self._index.give_ids_back(queue.log.next_seq, arrivals.partition_ids, ids)
             raise
-        if not intake.has_claimed_ids:
-            new_ids = [(*key, seq) for key, seq in intake.taken_ids.items() if seq >= intake.first_seq]
+        if not arrivals.has_claimed_ids:
+            new_ids = [(*key, seq) for key, seq in arrivals.taken_ids.items() if seq >= arrivals.first_seq]
             self._index.add_ids(new_ids)
 
-    def _append(self, queue: OpenQueue, intake: _Intake, tag: bytes) -> None:
+    def _append(self, queue: OpenQueue, arrivals: Arrivals, tag: bytes) -> None:
         now_us = self._clock.now_us()
-        for places in intake.cut():
-            part = slice(places.start, places.stop)
-            batch = _as_columns(intake.items[part], now_us)
+        for places, parts in arrivals.records():
+            batch = as_columns(parts, now_us)
             place = queue.log.append_record(batch, tag=tag)
             sizes = map(len, batch.payloads)
-            self._index.add(queue, place.first_seq, place.position, intake.partition_ids[part], sizes, now_us)
+            self._index.add(queue, place.first_seq, place.position, arrivals.partition_ids[places], sizes, now_us)

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from forebay.broker.arrow.incoming import check_sealed, size_of
+from forebay.broker.push_run import PushRun
 from forebay.broker.store import (
     Acknowledged,
     Acknowledgement,
@@ -112,7 +113,7 @@ class EmbeddedStore:
     async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
         if not items:
             return []
-        if len({item.queue for item in items}) == 1:
+        if isinstance(items, PushRun) or len({item.queue for item in items}) == 1:
             return await self._open_line().submit(Request(items), synced=False)  # type: ignore[no-any-return]
         outcome = await self._call(lambda: self._engine.transact(items, (), duplicates_abort=False), synced=True)
         return outcome.pushed

@@ -1,0 +1,51 @@
+"""Messages of one partition on their way in, column by column: as most requests with many messages bring them.
+
+What is done with such messages is done to all of them alike, so nobody makes an object for each. Who wants single
+messages takes them from here too: they are made when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import overload
+
+from forebay.broker.store import PushItem
+
+
+class PushRun(Sequence[PushItem]):
+    """JSON payloads without trace, headers, namespace or task; the ids were all given, or all minted."""
+
+    __slots__ = ("is_minted", "partition", "payloads", "queue", "transaction_ids")
+
+    def __init__(
+        self, queue: str, partition: str, payloads: Sequence[bytes], transaction_ids: Sequence[str], *, is_minted: bool
+    ) -> None:
+        self.queue = queue
+        self.partition = partition
+        self.payloads = payloads
+        self.transaction_ids = transaction_ids
+        self.is_minted = is_minted
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def __iter__(self) -> Iterator[PushItem]:
+        return map(
+            PushItem,
+            repeat(self.queue),
+            repeat(self.partition),
+            self.payloads,
+            self.transaction_ids,
+            repeat(self.is_minted),
+        )
+
+    @overload
+    def __getitem__(self, place: int) -> PushItem: ...
+    @overload
+    def __getitem__(self, place: slice) -> PushRun: ...
+    def __getitem__(self, place: int | slice) -> PushItem | PushRun:
+        payloads, ids = self.payloads[place], self.transaction_ids[place]
+        if isinstance(place, slice):
+            return PushRun(self.queue, self.partition, payloads, ids, is_minted=self.is_minted)  # type: ignore[arg-type]
+        return PushItem(self.queue, self.partition, payloads, ids, self.is_minted)  # type: ignore[arg-type]
