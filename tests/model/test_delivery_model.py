@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -251,6 +252,6 @@ class DeliveryMachine(RuleBasedStateMachine):
         assert not self.state.pending
 
 
-TestDelivery = DeliveryMachine.TestCase
+TestDelivery = pytest.mark.slow(DeliveryMachine.TestCase)
 # Cheap steps, and a yielded lease that is claimed again takes several of them in the right order.
 TestDelivery.settings = settings(max_examples=4 * settings().max_examples)

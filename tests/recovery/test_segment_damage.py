@@ -94,6 +94,7 @@ def test_every_byte_flip_loses_at_most_its_record_and_tells_which(*, sealed: boo
         assert lost == lost_of(verify(copy, BASE).damage, len(everything))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sealed", [True, False])
 def test_salvage_makes_every_flipped_segment_readable_and_keeps_the_bytes(*, sealed: bool) -> None:
     disk, path = make_log(sealed=sealed, closed=True)
