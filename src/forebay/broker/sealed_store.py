@@ -77,8 +77,9 @@ class SealedStore:
                 self._encrypted.add(refused.queue)
 
     def _stored(self, items: Sequence[PushItem]) -> Sequence[PushItem]:
-        payloads = items.payloads if isinstance(items, PushRun) else [item.payload for item in items]
-        if not self._encrypted and not any(map(_starts_with_mark, payloads)):
+        # The payloads of a run are JSON, and JSON does not begin as the mark does.
+        is_plain = isinstance(items, PushRun) or not any(map(_starts_with_mark, [item.payload for item in items]))
+        if is_plain and not self._encrypted:
             return items
         return [self._stored_one(item) for item in items]
 
