@@ -26,7 +26,7 @@ def of_size(size: int) -> MessageBatch:
     return MessageBatch([bytes(range(1, 256)) * (size // 255)], [1])
 
 
-def test_a_file_is_never_twice_as_long_as_its_records_and_grows_in_few_steps() -> None:
+def test_a_file_is_at_most_twice_as_long_as_its_records_and_grows_in_few_steps() -> None:
     disk = SimulatedDisk()
     log = open_on(disk, LogOptions(compress=False))
     sizes = set()

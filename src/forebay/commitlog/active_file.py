@@ -4,7 +4,8 @@ To sync a file that grows, a filesystem writes its journal too: the new length, 
 as the data itself. So the record that reaches the end of the file brings zeros along, in the same write and the same
 sync, and the records after it overwrite them: nothing but data is left to sync.
 
-- As many zeros as there are bytes before them, and at most `AHEAD_BYTES`: a file is never twice as long as its records.
+- As many zeros as there are bytes before them, and at most `AHEAD_BYTES`: the file is at most twice as long
+  as its records.
 - They are cut off when the segment is sealed and when the log is closed. After a crash they are still there: zeros up
   to the end of the file are no record and no damage (`scan`), and opening cuts them off (`recovery`).
 - They are a help and no promise. Where the disk has no room for them, the record is written without.

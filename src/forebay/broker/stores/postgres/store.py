@@ -156,7 +156,7 @@ class PostgresStore:
     async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
         if not items:
             return []
-        items = list(items)
+        items = list(items)  # a run would make its messages anew in every pass
         size = sum([len(item.payload) for item in items]) + ITEM_BYTES * len(items)
         for _ in range(MAKE_QUEUES_MAX):
             try:
