@@ -77,6 +77,18 @@ async def test_a_delivery_that_is_answered_as_a_whole_is_finished(any_server: Ru
         assert await client.pop(queue, partitions=2) == []
 
 
+async def test_deliveries_that_are_answered_at_the_same_time_are_each_answered(any_server: RunningServer) -> None:
+    queue = fresh()
+    async with AsyncClient(any_server.url) as client:
+        for partition in range(9):
+            await client.push_many(f"{queue}/{partition}", [partition] * 3)
+        found = [await client.pop(queue, batch=3) for _ in range(9)]
+        assert await client.ack(found[4])
+        taken = await asyncio.gather(*[client.ack(delivery) for delivery in found])
+        assert taken == [number != 4 for number in range(9)]
+        assert await client.pop(queue, batch=3) == []
+
+
 async def test_an_answer_for_some_is_no_answer_for_all(any_server: RunningServer) -> None:
     queue = fresh()
     async with AsyncClient(any_server.url) as client:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import socket
 import time
 import uuid
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import quote, urlsplit
 
+import pyarrow as pa
 import pytest
 
-from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database
+from fixtures.running_stores import Http, Told, any_server, fresh, http, shared_postgres_database
+from forebay.client import Client
 from forebay.testing.running_server import RunningServer
 
 __all__ = ["any_server", "http", "shared_postgres_database"]
@@ -113,6 +117,56 @@ def test_columns_say_the_same_as_messages(http: Http) -> None:
             assert columns[name][n] == message[name]
 
 
+def unpacked(told: Told) -> dict[str, Any]:
+    """A packed answer, as one in columns would be."""
+    assert told.headers["content-type"] == "application/vnd.forebay.packed"
+    assert told.body[:4] == b"FBP1"
+    payloads_at = 8 + int.from_bytes(told.body[4:8], "little")
+    columns: dict[str, Any] = json.loads(told.body[8:payloads_at])
+    ends = columns.pop("ends")
+    assert columns["data"] == []
+    assert payloads_at + ends[-1] == len(told.body)
+    columns["data"] = [
+        json.loads(told.body[payloads_at + a : payloads_at + b]) for a, b in itertools.pairwise([0, *ends])
+    ]
+    return columns
+
+
+def test_packed_says_the_same_as_columns(http: Http) -> None:
+    namespace = fresh("ns")
+    for n in range(5):
+        payloads: list[object] = [{"n": n, "text": "ä" * n}, "", [], n]
+        items = [
+            {"queue": f"{namespace}.{queue}", "partition": partition, "payload": payload}
+            for queue in "ab"
+            for partition in ("p1", "p2")
+            for payload in payloads
+        ]
+        http.post("/push", {"items": items})
+    path = f"/api/v1/pop?namespace={namespace}&batch=50&partitions=10&shape=columns"
+    columns = http.get(f"{path}&consumerGroup=one").json
+    packed = unpacked(http.get(f"{path}&consumerGroup=two&packed=true"))
+    assert len(columns["data"]) == 50
+    for found in (columns, packed):
+        assert found.pop("leaseId")
+        assert found.pop("consumerGroup") in ("one", "two")
+    assert packed == columns
+    assert http.get(f"{path}&consumerGroup=one&packed=perhaps").status == 400
+
+
+def test_packed_payloads_that_are_no_json_come_as_base64(http: Http) -> None:
+    queue = fresh()
+    rows = pa.table({"payload": [b"\x00FBE\xff", b""]})
+    with Client(http.url) as client:
+        stages = client.stage(queue, rows, producer="p", epoch=1)
+        client.commit(stages, producer="p", epoch=1)
+    path = f"/api/v1/pop/queue/{queue}?batch=9&shape=columns"
+    columns = http.get(f"{path}&consumerGroup=one").json
+    packed = unpacked(http.get(f"{path}&consumerGroup=two&packed=true"))
+    assert packed["encoding"] == columns["encoding"] == ["base64", "base64"]
+    assert packed["data"] == columns["data"] == ["AEZCRf8=", ""]
+
+
 def test_columns_leave_out_what_no_message_has(http: Http) -> None:
     queue = fresh()
     http.push(queue, 1, 2)
@@ -120,6 +174,25 @@ def test_columns_leave_out_what_no_message_has(http: Http) -> None:
     assert told["data"] == [1, 2]
     assert not {"traceId", "encoding", "autopilot"} & told.keys()
     assert http.get(f"/api/v1/pop/queue/{queue}?shape=rows").status == 400
+
+
+def test_several_leases_are_completed_in_one_request(http: Http) -> None:
+    queue = fresh()
+    for partition in "ab":
+        http.push(queue, 1, 2, partition=partition)
+    first, second = (http.pop(queue, batch=2)[0]["leaseId"] for _ in range(2))
+    told = http.post("/lease/complete", {"leaseIds": [first, "nobody's", second]})
+    assert told.status == 200
+    assert [(one["leaseId"], one["success"], one["messages"]) for one in told.json] == [
+        (first, True, 2),
+        ("nobody's", False, 0),
+        (second, True, 2),
+    ]
+    assert http.post("/lease/complete", {"leaseIds": []}).json == []
+    for wrong in ({}, {"leaseIds": "a"}, {"leaseIds": [1]}, {"leaseIds": [""]}, {"leaseIds": ["a"] * 10_001}):
+        refused = http.post("/lease/complete", wrong)
+        assert refused.status == 400
+        assert "leaseIds" in refused.body.decode()
 
 
 def test_lease_is_completed_as_a_whole(http: Http) -> None:

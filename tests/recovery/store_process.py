@@ -41,7 +41,7 @@ async def consume(store: EmbeddedStore) -> None:
             await asyncio.sleep(0)
             continue
         if popped.messages[0].seq % 2:
-            completed = await store.complete(popped.lease_id)
+            (completed,) = await store.complete([popped.lease_id])
             if completed is not None and completed.messages == len(popped.messages):
                 for message in popped.messages:
                     tell(f"acked {message.partition[1:]} {message.payload.decode()}")

@@ -19,21 +19,24 @@ _KEEP = b"connection: keep-alive\r\n"
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
-def whole(answer: Answer, date: bytes, *, connection: bytes = b"", is_head: bool = False) -> list[bytes]:
+def whole(answer: Answer, date: bytes, *, connection: bytes = b"", is_head: bool = False) -> list[bytes | memoryview]:
     """Head and body: in one piece, unless the body is large. `date` and `connection` are lines, or nothing."""
-    status, body, content_type, more = answer
+    status, body, content_type, more, more_body = answer
     if status == 204:  # it has no body, and then no length either
         described = b""
     elif not body:
         described = b"content-length: 0\r\n"
     else:
-        described = b"content-type: %b\r\ncontent-length: %d\r\n" % (content_type, len(body))
+        described = b"content-type: %b\r\ncontent-length: %d\r\n" % (
+            content_type,
+            len(body) + sum(map(len, more_body)),
+        )
     if more:
         described += _lines(more)
     if is_head or status == 204:
-        body = b""
+        body, more_body = b"", ()
     head = b"%b%b%b%b\r\n" % (_STATUS_LINES[status], date, described, connection)
-    return [head + body] if len(body) <= JOINED_BYTES_MAX else [head, body]
+    return [head + body, *more_body] if len(body) <= JOINED_BYTES_MAX else [head, body, *more_body]
 
 
 def streamed_head(status: int, content_type: bytes, date: bytes, *, connection: bytes, is_chunked: bool) -> bytes:

@@ -19,17 +19,22 @@ from forebay.api.exchange import Answer
 from forebay.broker.store import Message
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - everything here is UTC; adding to it is exact, a float would not be
-_encoder = msgspec.json.Encoder()
+encode = msgspec.json.Encoder().encode
 
 
 def answered(document: object, status: int = 200) -> Answer:
-    return Answer(status, _encoder.encode(document))
+    return Answer(status, encode(document))
+
+
+def iso(us: int) -> str:
+    """A time as people and JavaScript read it."""
+    seconds, fraction = divmod(us, 1_000_000)
+    return f"{_second(seconds)}.{fraction:06}Z"
 
 
 @lru_cache(maxsize=4096)
-def iso(us: int) -> str:
-    """A time as people and JavaScript read it."""
-    return (_EPOCH + timedelta(microseconds=us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def _second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def iso_or_none(us: int) -> str | None:
@@ -162,6 +167,8 @@ class PopColumns(Struct, rename="camel", omit_defaults=True):
     encoding: list[str] | None = None
     """Left out when all are `json`."""
     autopilot: Autopilot | None = None
+    ends: list[int] | None = None
+    """With `packed` alone: where each payload ends in what follows the JSON."""
 
 
 class AckResult(Struct, rename="camel", gc=False):

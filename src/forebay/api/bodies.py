@@ -82,6 +82,10 @@ class TransactionBody(Struct, rename="camel"):
     timers: Raw | UnsetType = UNSET
 
 
+class CompleteBody(Struct, rename="camel"):
+    lease_ids: Annotated[list[_Name], Meta(max_length=ITEMS_MAX)]
+
+
 class ExtendBody(Struct):
     seconds: Annotated[int, Meta(ge=1, le=SECONDS_MAX)] = 60
 

@@ -23,6 +23,8 @@ class Answer(NamedTuple):
     body: bytes = b""
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    more_body: Sequence[bytes | memoryview] = ()
+    """What follows `body` and belongs to it: large pieces, which are sent from where they are."""
 
 
 NO_CONTENT = Answer(204)

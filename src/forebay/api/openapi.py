@@ -119,8 +119,10 @@ def _responses(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
             content = "text/plain" if kind is str else "text/html"
             answers[str(status)] = {"description": "Text.", "content": {content: {"schema": {"type": "string"}}}}
         elif isinstance(kind, tuple):
-            shapes = {"anyOf": [schemas[_key(one)] for one in kind]}
-            answers[str(status)] = {"description": route.summary, "content": {"application/json": {"schema": shapes}}}
+            shapes = {"anyOf": [schemas[_key(one)] for one in kind if not isinstance(one, Content)]}
+            others = {one.media_type: {"schema": _BYTES} for one in kind if isinstance(one, Content)}
+            content_types = {"application/json": {"schema": shapes}, **others}
+            answers[str(status)] = {"description": route.summary, "content": content_types}
         else:
             content_of = {"application/json": {"schema": schemas[_key(kind)]}}
             if route.path == "/metrics":

@@ -34,38 +34,44 @@ SHAPE = Text(
     "`messages`: a list of messages. `columns`: a list for each of their properties, for less work with many of them.",
     words=("messages", "columns"),
 )
+PACKED = Switch("packed", False, "With `columns`: answer the payloads as they are, behind the JSON.")
 NAMESPACE = Name("namespace", None, "Of the queues to pop from.")
 TASK = Name("task", None, "Of the queues to pop from.")
 
-QUERY = (BATCH, WAIT, TIMEOUT, GROUP, AUTO_ACK, PARTITIONS, AUTOPILOT, MODE, FROM, SHAPE)
+QUERY = (BATCH, WAIT, TIMEOUT, GROUP, AUTO_ACK, PARTITIONS, AUTOPILOT, MODE, FROM, SHAPE, PACKED)
 
 
 class Question(NamedTuple):
-    """What the query says. Queue, partition, namespace and task are the route's to fill in."""
+    """What path and query say. Namespace and task are the route's to fill in."""
 
     asked: PopRequest
     is_waiting: bool
     timeout_ms: int
     is_autopilot: bool
-    has_columns: bool = False
+    shape: str = "messages"
+    """Or `columns`, or `packed`."""
 
 
-_known_questions: dict[bytes, Question] = {}
+_known_questions: dict[tuple[bytes, tuple[str, ...]], Question] = {}
 _KNOWN_QUESTIONS_MAX = 1000
 _KNOWN_QUESTION_BYTES_MAX = 1000
 
 
 def question_of(request: Request) -> Question:
-    """Consumers ask the same again and again, so what a query means is remembered."""
-    found = _known_questions.get(request.query_string)
+    """Consumers ask the same again and again, so what they ask for is remembered."""
+    key = request.query_string, request.path
+    found = _known_questions.get(key)
     if found is None:
         query = request.query
-        has_columns = SHAPE.read(query) == "columns"
-        found = Question(_asked(query), WAIT.read(query), TIMEOUT.read(query), AUTOPILOT.read(query), has_columns)
+        asked = _asked(query)
+        if request.path:
+            queue, *partition = request.path
+            asked = asked._replace(queue=queue, partition=partition[0] if partition else None)
+        found = Question(asked, WAIT.read(query), TIMEOUT.read(query), AUTOPILOT.read(query), _shape(query))
         if len(_known_questions) >= _KNOWN_QUESTIONS_MAX:
             _known_questions.clear()
         if len(request.query_string) <= _KNOWN_QUESTION_BYTES_MAX:
-            _known_questions[request.query_string] = found
+            _known_questions[key] = found
     return found
 
 
@@ -80,6 +86,11 @@ def _asked(query: Mapping[str, str]) -> PopRequest:
         subscription_mode=mode,
         subscription_from_us=from_us,
     )
+
+
+def _shape(query: Mapping[str, str]) -> str:
+    shape = SHAPE.read(query)
+    return "packed" if PACKED.read(query) and shape == "columns" else shape
 
 
 def _subscription(mode: str, start: str) -> tuple[str, int]:

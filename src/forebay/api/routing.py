@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from forebay.api.service import Service
 
 Handler = Callable[["Service", Request], Awaitable[Answer | StreamedAnswer]]
+_KNOWN_PATHS_MAX = 1000
+_KNOWN_PATH_BYTES_MAX = 300
 
 
 class Scope(IntEnum):
@@ -100,6 +102,7 @@ class Router:
         self.routes = tuple(routes)
         self._root = _Node()
         self._whole: dict[bytes, dict[str, Route]] = {}
+        self._known: dict[tuple[str, bytes], tuple[Route, tuple[str, ...]]] = {}
         for route in self.routes:
             self._add(route)
 
@@ -120,6 +123,17 @@ class Router:
         methods = self._whole.get(raw_path)
         if methods is not None and method in methods:
             return methods[method], ()
+        # Consumers ask for the same again and again.
+        known = self._known.get((method, raw_path))
+        if known is None:
+            known = self._found(method, raw_path)
+            if len(raw_path) <= _KNOWN_PATH_BYTES_MAX:
+                if len(self._known) >= _KNOWN_PATHS_MAX:
+                    self._known.clear()
+                self._known[method, raw_path] = known
+        return known
+
+    def _found(self, method: str, raw_path: bytes) -> tuple[Route, tuple[str, ...]]:
         methods, given, names = self._matched(raw_path)
         if method not in methods:
             if method == "HEAD" and "GET" in methods and not methods["GET"].changes:

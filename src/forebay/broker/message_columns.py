@@ -11,6 +11,7 @@ from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import NamedTuple, overload
 
+from forebay.broker.payloads import Payloads
 from forebay.broker.store import Message
 
 _place_of = attrgetter("queue", "partition", "partition_id")
@@ -35,22 +36,25 @@ class MessageColumns(Sequence[Message]):
         self.transaction_ids: list[str] = []
         self.trace_ids: list[str] = []
         self.created_us: list[int] = []
-        self.payloads: list[bytes] = []
+        self.payloads = Payloads()
         self.headers: list[bytes] = []
         self.are_binary: list[bool] = []
         self.attempts: list[int] = []
 
-    def add(self, other: MessageColumns) -> None:
-        """Put others behind these."""
+    def joined(self, other: MessageColumns) -> MessageColumns:
+        """These, and the others behind them."""
+        if not self.seqs:
+            return other
         self.runs += other.runs
         self.seqs += other.seqs
         self.transaction_ids += other.transaction_ids
         self.trace_ids += other.trace_ids
         self.created_us += other.created_us
-        self.payloads += other.payloads
+        self.payloads.join(other.payloads)
         self.headers += other.headers
         self.are_binary += other.are_binary
         self.attempts += other.attempts
+        return self
 
     def queues(self) -> Iterator[str]:
         """The queue of each message, as the next two are its partition and that one's id."""
@@ -109,7 +113,7 @@ def columns_of(messages: Sequence[Message]) -> MessageColumns:
     columns.transaction_ids = [message.transaction_id for message in messages]
     columns.trace_ids = [message.trace_id for message in messages]
     columns.created_us = [message.created_us for message in messages]
-    columns.payloads = [message.payload for message in messages]
+    columns.payloads = Payloads([message.payload for message in messages])
     columns.headers = [message.headers for message in messages]
     columns.are_binary = [message.is_binary for message in messages]
     columns.attempts = [message.attempts for message in messages]

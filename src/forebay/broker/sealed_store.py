@@ -125,8 +125,8 @@ class SealedStore:
     async def pop(self, request: PopRequest) -> Popped:
         popped = await self._inner.pop(request)
         columns = columns_of(popped.messages)
-        if not any(map(_starts_with_mark, columns.payloads)):
-            return popped._replace(messages=columns)
+        if not columns.payloads.may_hold(MARK):
+            return popped if columns is popped.messages else popped._replace(messages=columns)
         return popped._replace(messages=[self._plain(message) for message in columns])
 
     async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]:

@@ -265,10 +265,10 @@ class Store(Protocol):
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]: ...
 
-    async def complete(self, lease_id: str) -> Completed | None:
-        """Finish a lease as a whole: what is held under it and not answered yet is completed, as if by an ack each.
+    async def complete(self, lease_ids: Sequence[str]) -> list[Completed | None]:
+        """Finish leases as a whole: what is held under one and not answered yet is completed, as if by an ack each.
 
-        None when nobody holds the lease, and then nothing changed.
+        None for a lease that nobody holds: for it nothing changed.
         """
 
     async def extend(self, lease_id: str, seconds: int) -> int | None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from forebay.client import arrow
 from forebay.client.addresses import Address, address_of
 from forebay.client.arrow import Rows
+from forebay.client.completing import Completer
 from forebay.client.messages import (
     Acknowledging,
     Committed,
@@ -23,13 +24,12 @@ from forebay.client.messages import (
     Pushed,
     PushSummary,
     Refused,
-    completed_count,
     is_all_taken,
     is_whole_delivery,
-    messages_of,
 )
 from forebay.client.outgoing import all_outgoing, encoded, outgoing
 from forebay.client.paths import pop_path, quoted, seek_path
+from forebay.client.popped import messages_of
 from forebay.client.pushing import Pusher
 from forebay.client.transaction import Transaction
 from forebay.client.transport import Transport
@@ -62,6 +62,7 @@ class AsyncClient:
             api_key=api_key,
         )
         self._pusher = Pusher(self._transport)
+        self._completer = Completer(self._transport)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -187,9 +188,7 @@ class AsyncClient:
         spoken = status if isinstance(status, str) else ("completed" if status else "failed")
         if spoken == "completed" and is_whole_delivery(found):
             try:
-                path = f"/api/v1/lease/{quoted(found[0].lease_id)}/complete"
-                _, answer = await self._transport.request("POST", path)
-                return completed_count(answer) == len(found)
+                return await self._completer.complete(found[0].lease_id) == len(found)
             except Refused as refused:
                 # A server that is older than this client, as one of several may be, does not know the path.
                 if refused.status != HTTPStatus.NOT_FOUND:

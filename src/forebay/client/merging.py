@@ -1,10 +1,10 @@
-"""Single pushes that wait at the same time leave in one request.
+"""Single pushes that wait at the same time leave in one request, and so do acks of whole deliveries.
 
 A request costs a hundred times what a message costs. So while one push to a queue is on its way, those that come
 meanwhile wait for it and then go together: sixty-four tasks that push one message each make a few requests and not
 sixty-four. A push with nobody else around leaves at once. Every push is answered by itself, when its message is stored.
 
-A request is stored as a whole or refused as a whole. When one is refused, its pushes are sent again one by one, so that
+A request is stored as a whole or refused as a whole. When one is refused, its items are sent again one by one, so that
 a message which the server will not take fails alone.
 """
 
@@ -22,8 +22,8 @@ BYTES_MAX = 1 << 20
 Told = TypeVar("Told")
 
 
-class PushMerger(Generic[Told]):
-    """For one queue: a queue that is full or being deleted holds up nobody else's pushes."""
+class Merger(Generic[Told]):
+    """Of pushes, one for each queue: a queue that is full or being deleted holds up nobody else's pushes."""
 
     def __init__(self, send: Callable[[Sequence[bytes]], Awaitable[list[Told]]]) -> None:
         """`send` sends items, each as JSON text, in one request, and returns one answer each."""
@@ -31,8 +31,8 @@ class PushMerger(Generic[Told]):
         self._waiting: deque[tuple[bytes, asyncio.Future[Told]]] = deque()
         self._sending: asyncio.Task[None] | None = None
 
-    def push(self, item: bytes) -> asyncio.Future[Told]:
-        """A push whose answer is not waited for may be stored all the same."""
+    def add(self, item: bytes) -> asyncio.Future[Told]:
+        """Have it sent. A push whose answer is not waited for may be stored all the same."""
         future: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._sending is None:

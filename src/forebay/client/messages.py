@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any
 
@@ -93,92 +92,6 @@ class TransactionFailed(ForebayError):
     """Nothing of the transaction happened."""
 
 
-class _Delivered(msgspec.Struct, rename="camel", gc=False):
-    transaction_id: str
-    partition_id: str
-    partition: str
-    created_at: str
-    data: msgspec.Raw
-    trace_id: str | None = None
-    seq: int = 0
-    attempts: int = 0
-
-
-class _Run(msgspec.Struct, rename="camel", gc=False):
-    """So many messages in a row are of this partition."""
-
-    queue: str
-    partition: str
-    partition_id: str
-    messages: int
-
-
-class _Popped(msgspec.Struct, rename="camel"):
-    """Columns, as they were asked for; or the messages that a server answers with which does not know of columns."""
-
-    lease_id: str | None = None
-    """One for all of them."""
-    runs: list[_Run] = []
-    seq: list[int] = []
-    transaction_id: list[str] = []
-    created_at: list[str] = []
-    attempts: list[int] = []
-    data: list[msgspec.Raw] = []
-    trace_id: list[str | None] | None = None
-    queue: str = ""
-    messages: list[_Delivered] = []
-
-
-_decode_popped = msgspec.json.Decoder(_Popped).decode
-
-
-def messages_of(body: bytes, group: str) -> list[Message]:
-    """The messages of a pop's answer; payloads are cut out of it, not decoded."""
-    popped = _decode_popped(body)
-    if popped.messages:
-        return _one_by_one(popped, group)
-    runs = popped.runs
-    counts = [run.messages for run in runs]
-    return list(
-        map(
-            Message,
-            chain.from_iterable(map(repeat, [run.queue for run in runs], counts)),
-            chain.from_iterable(map(repeat, [run.partition for run in runs], counts)),
-            chain.from_iterable(map(repeat, [run.partition_id for run in runs], counts)),
-            popped.transaction_id,
-            popped.trace_id or repeat(None),
-            repeat(popped.lease_id or ""),
-            repeat(group),
-            popped.seq,
-            popped.attempts,
-            popped.created_at,
-            map(bytes, popped.data),
-            repeat(len(popped.seq)),
-        )
-    )
-
-
-def _one_by_one(popped: _Popped, group: str) -> list[Message]:
-    queue, lease_id = popped.queue, popped.lease_id or ""
-    return [
-        Message(
-            queue,
-            found.partition,
-            found.partition_id,
-            found.transaction_id,
-            found.trace_id,
-            lease_id,
-            group,
-            found.seq,
-            found.attempts,
-            found.created_at,
-            bytes(found.data),
-            len(popped.messages),
-        )
-        for found in popped.messages
-    ]
-
-
 _lease_of = attrgetter("lease_id")
 _seq_of = attrgetter("seq")
 
@@ -208,17 +121,7 @@ class _Acknowledged(msgspec.Struct, gc=False):
     success: bool
 
 
-class _Completed(msgspec.Struct, gc=False):
-    messages: int
-
-
-_decode_completed = msgspec.json.Decoder(_Completed).decode
 _decode_acknowledged = msgspec.json.Decoder(list[_Acknowledged]).decode
-
-
-def completed_count(body: bytes) -> int:
-    """How many messages were completed with their lease; 0 when it is lost."""
-    return _decode_completed(body).messages
 
 
 def is_all_taken(body: bytes) -> bool:

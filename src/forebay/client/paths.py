@@ -26,6 +26,7 @@ def pop_path(
     """Path and query of a pop. Consumers ask the same again and again, so they are remembered."""
     query: dict[str, object] = {
         "shape": "columns",
+        "packed": "true",
         "batch": batch,
         "wait": "true" if wait else "false",
         "timeout": timeout_ms,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from forebay.client.merging import PushMerger
+from forebay.client.merging import Merger
 from forebay.client.messages import Pushed, PushSummary, Unreachable
 from forebay.client.outgoing import joined
 from forebay.client.transport import Transport
@@ -22,8 +22,8 @@ class Pusher:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._mergers: dict[str, PushMerger[Pushed]] = {}
-        self._buffered_mergers: dict[tuple[str, int, int], PushMerger[PushSummary]] = {}
+        self._mergers: dict[str, Merger[Pushed]] = {}
+        self._buffered_mergers: dict[tuple[str, int, int], Merger[PushSummary]] = {}
 
     async def all(self, items: bytes) -> list[Pushed]:
         _, answer = await self._transport.request("POST", "/api/v1/push", b'{"items":%b}' % items)
@@ -45,8 +45,8 @@ class Pusher:
         merger = self._mergers.get(queue)
         if merger is None:
             _forget_idle(self._mergers)
-            merger = self._mergers[queue] = PushMerger(lambda items: self.all(joined(items)))
-        return await merger.push(item)
+            merger = self._mergers[queue] = Merger(lambda items: self.all(joined(items)))
+        return await merger.add(item)
 
     async def one_buffered(self, queue: str, item: bytes, buffer_ms: int | None, buffer_max: int | None) -> PushSummary:
         key = (queue, -1 if buffer_ms is None else buffer_ms, -1 if buffer_max is None else buffer_max)
@@ -58,8 +58,8 @@ class Pusher:
                 return [msgspec.structs.replace(summary, messages=1)] * len(items)
 
             _forget_idle(self._buffered_mergers)
-            merger = self._buffered_mergers[key] = PushMerger(send)
-        return await merger.push(item)
+            merger = self._buffered_mergers[key] = Merger(send)
+        return await merger.add(item)
 
 
 def _forget_idle(mergers: dict[Any, Any]) -> None:

@@ -57,21 +57,31 @@ class BodyRefused(Exception):
 def decode(chunk: Chunk, offset: int, header: Header) -> tuple[bytes, pa.RecordBatch]:
     """The record's tag and its messages. `chunk` holds the record at `offset` and lives as long as the batch."""
     chunk, start, end = _body(chunk, offset, header)
-    if end - start < BODY_BYTES_MIN:
-        raise BodyRefused(f"a body of {end - start} bytes is under {BODY_BYTES_MIN}")
-    version, present, zero, tag = BODY_PREFIX.unpack_from(chunk.body, start)
-    if version != BODY_VERSION or zero or present >> 7 or not present & _HAS_CREATED:
-        raise BodyRefused(f"body version {version}, columns {present:#x}, reserved {zero} are not known")
     count = header.message_count
-    places = _places(chunk, present, count, start + BODY_PREFIX.size, end)
+    tag, places = described(chunk.body, chunk.integers, start, end, count)
     batch = chunk.batch(SCHEMA, header.first_seq, count, places)
     if not header.has_crc:
         _validate(batch)
     return tag, batch
 
 
-def _places(chunk: Chunk, present: int, count: int, position: int, end: int) -> list[int]:
-    """Offset and length of each buffer of the stored columns, in the order of `SCHEMA`; the first of each is empty."""
+def described(
+    data: bytes | memoryview, integers: memoryview[int], start: int, end: int, count: int
+) -> tuple[bytes, list[int]]:
+    """The tag of the body at `start` to `end` of `data`, and offset and length of each buffer of its columns.
+
+    They are in the order of `SCHEMA`, without seq; the first buffer of each column is empty. `integers` are the bytes
+    of `data`, four at a time. Offsets count from its start; that of a column which is absent is 0.
+    """
+    if end - start < BODY_BYTES_MIN:
+        raise BodyRefused(f"a body of {end - start} bytes is under {BODY_BYTES_MIN}")
+    version, present, zero, tag = BODY_PREFIX.unpack_from(data, start)
+    if version != BODY_VERSION or zero or present >> 7 or not present & _HAS_CREATED:
+        raise BodyRefused(f"body version {version}, columns {present:#x}, reserved {zero} are not known")
+    return tag, _places(integers, present, count, start + BODY_PREFIX.size, end)
+
+
+def _places(integers: memoryview[int], present: int, count: int, position: int, end: int) -> list[int]:
     flags_at = position + 8 * count
     texts_at = flags_at + (((count + 7) & -8) if present & _HAS_FLAGS else 0)
     if texts_at > end:
@@ -79,7 +89,6 @@ def _places(chunk: Chunk, present: int, count: int, position: int, end: int) -> 
     # What is absent is found among the zeros that a chunk's body starts with.
     places = [0, 0, position, 8 * count, 0, 0, flags_at if present & _HAS_FLAGS else 0, count]
     position = texts_at
-    integers = chunk.integers
     size = 4 * (count + 1)
     padded_size = (size + 7) & -8
     for bit in _VARIABLE:
@@ -111,16 +120,36 @@ def _body(chunk: Chunk, offset: int, header: Header) -> tuple[Chunk, int, int]:
 
 
 def _unpacked(packed: memoryview, header: Header) -> tuple[Chunk, int, int]:
+    size = _unpacked_size(packed)
+    chunk = Chunk(_BODY_START + size, header.first_seq, header.message_count)
+    start = chunk.data_at + _BODY_START
+    _unpack(packed, chunk.body[start : start + size])
+    return chunk, start, start + size
+
+
+def unpacked(packed: bytes) -> tuple[bytes, int, int]:
+    """The body that was compressed, inside bytes in which it is aligned as it should be, and where it is there."""
+    size = _unpacked_size(packed)
+    room = bytearray(_BODY_START + size)
+    _unpack(packed, memoryview(room)[_BODY_START:])
+    return bytes(room), _BODY_START, _BODY_START + size
+
+
+def _unpacked_size(packed: bytes | memoryview) -> int:
     try:
-        size = cramjam.snappy.decompress_raw_len(packed)
-        if size > DATA_BYTES_MAX:
-            raise BodyRefused(f"a body of {size} bytes is over {DATA_BYTES_MAX}")
-        chunk = Chunk(_BODY_START + size, header.first_seq, header.message_count)
-        start = chunk.data_at + _BODY_START
-        cramjam.snappy.decompress_raw_into(packed, chunk.body[start : start + size])
+        size: int = cramjam.snappy.decompress_raw_len(packed)
     except cramjam.DecompressionError as error:
         raise BodyRefused(f"not Snappy: {error}") from None
-    return chunk, start, start + size
+    if size > DATA_BYTES_MAX:
+        raise BodyRefused(f"a body of {size} bytes is over {DATA_BYTES_MAX}")
+    return size
+
+
+def _unpack(packed: bytes | memoryview, room: memoryview) -> None:
+    try:
+        cramjam.snappy.decompress_raw_into(packed, room)
+    except cramjam.DecompressionError as error:
+        raise BodyRefused(f"not Snappy: {error}") from None
 
 
 def _validate(batch: pa.RecordBatch) -> None:

@@ -21,6 +21,7 @@ from forebay.commitlog.columns import ColumnBatch
 from forebay.commitlog.filesystem import AlreadyLocked, Filesystem, Kind, Lock, RealFilesystem
 from forebay.commitlog.group_commit import GroupCommit
 from forebay.commitlog.manifest import ManifestStore
+from forebay.commitlog.plain import PlainRecord
 from forebay.commitlog.reader import LogReader, OnDamage
 from forebay.commitlog.recovery import RecoveryReport, recover
 from forebay.commitlog.scan import Record
@@ -114,7 +115,7 @@ class CommitLog:
             seqs = self._writer.commit_columns(batch, created_us, tag)
             return Place(*seqs, self._writer.last_position)
 
-    def read_record(self, first_seq: int, position: int) -> Record:
+    def read_record(self, first_seq: int, position: int) -> PlainRecord:
         """The record that `append_record` or `read_records` found there."""
         self._check_open()
         return self._reader.record(first_seq, position)
@@ -157,6 +158,8 @@ class CommitLog:
                 self._writer.truncate_before(seq)
             except OSError as error:
                 raise not_accessible(self.base, error) from error
+            finally:
+                self._reader.let_go()
             return self._writer.state.first_seq
 
     def roll(self) -> None:
@@ -175,6 +178,7 @@ class CommitLog:
                 return
             self._is_closed = True
             try:
+                self._reader.let_go()
                 self._writer.close()
             finally:
                 self._lock_file.release()

@@ -7,8 +7,6 @@ mebibyte or so as reading and writing pass by, so that a consumer which comes ba
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,41 +18,14 @@ from forebay.commitlog.columns import BodyRefused, decode
 from forebay.commitlog.filesystem import File, Filesystem
 from forebay.commitlog.layout import is_segment_path
 from forebay.commitlog.manifest import Entry
+from forebay.commitlog.plain import PlainRecord
 from forebay.commitlog.scan import Record, SegmentScan, walk_headers
+from forebay.commitlog.seek_marks import MARK_EVERY_BYTES, SeekMarks
+from forebay.commitlog.single_reads import SingleReads
 from forebay.commitlog.state import LogOptions, LogState
 from forebay.errors import DamagedRange, ManifestCorrupted, RangeGone, SegmentDamaged, SegmentMissing
 
 OnDamage = Callable[[DamagedRange], None]
-
-_MARK_EVERY_BYTES = 1 << 20
-_MARKED_SEGMENTS_MAX = 256
-_RECORD_CHUNK_BYTES = 128 << 10
-"""What reading a single record reads at first; a larger record is read as a whole then."""
-
-
-class SeekMarks:
-    """Where some records start: per segment a sorted list of (first_seq, position). Forgets the least used segment."""
-
-    def __init__(self) -> None:
-        self._marks: OrderedDict[str, list[tuple[int, int]]] = OrderedDict()
-
-    def note(self, path: str, first_seq: int, position: int) -> None:
-        marks = self._marks.get(path)
-        if marks is None:
-            if len(self._marks) >= _MARKED_SEGMENTS_MAX:
-                self._marks.popitem(last=False)
-            marks = self._marks.setdefault(path, [])
-        if position - (marks[-1][1] if marks else 0) >= _MARK_EVERY_BYTES:
-            marks.append((first_seq, position))
-
-    def before(self, path: str, seq: int) -> tuple[int, int] | None:
-        """The last mark at or before the record that holds `seq`: its first seq and its position."""
-        marks = self._marks.get(path)
-        if not marks:
-            return None
-        self._marks.move_to_end(path)
-        index = bisect_right(marks, (seq, SEQ_MAX))
-        return marks[index - 1] if index else None
 
 
 class _Span(NamedTuple):
@@ -75,6 +46,7 @@ class LogReader:
         self._current = current
         self._marks = SeekMarks()
         self._created_ranges: dict[str, tuple[int, int]] = {}
+        self._singles = SingleReads(self._open)
 
     def batches(
         self, from_seq: int, to_seq: int | None, limit: int | None, on_damage: OnDamage | None
@@ -102,29 +74,36 @@ class LogReader:
         """Whole records that hold some of the messages asked for."""
         return self._records(self._span(from_seq, to_seq), on_damage)
 
-    def record(self, first_seq: int, position: int) -> Record:
+    def record(self, first_seq: int, position: int) -> PlainRecord:
         """The record at a place that was told before."""
-        span = self._span(first_seq, first_seq)
-        for entry in self._segments(span):
-            file = self._open(entry)
-            try:
-                scan = SegmentScan(
-                    file,
-                    entry.path,
-                    position=position,
-                    end=entry.size,
-                    next_seq=first_seq,
-                    last_seq=entry.end_seq,
-                    chunk_bytes=_RECORD_CHUNK_BYTES,
-                )
-                found = next(iter(scan), None)
-            finally:
-                file.close()
-            if isinstance(found, DamagedRange):
-                raise SegmentDamaged(self._base, found)
-            if found is not None:
-                return found
-        raise RangeGone(self._base, first_seq, self._current().first_seq)
+        state = self._span(first_seq, first_seq).state
+        entry = _entry_of(state, first_seq)
+        if entry is None:
+            raise RangeGone(self._base, first_seq, state.first_seq)
+        return self._singles.record(entry, first_seq, position) or self._scanned(entry, first_seq, position)
+
+    def let_go(self) -> None:
+        """Close what is kept open, because segments were removed, or nobody will read any more."""
+        self._singles.let_go()
+
+    def _scanned(self, entry: Entry, first_seq: int, position: int) -> PlainRecord:
+        """The same by a scan, which finds out what is wrong."""
+        file = self._open(entry)
+        try:
+            scan = SegmentScan(
+                file, entry.path, position=position, end=entry.size, next_seq=first_seq, last_seq=entry.end_seq
+            )
+            found = next(iter(scan), None)
+        finally:
+            file.close()
+        if isinstance(found, DamagedRange):
+            raise SegmentDamaged(self._base, found)
+        if found is None:
+            raise RangeGone(self._base, first_seq, self._current().first_seq)
+        try:
+            return found.plain()
+        except BodyRefused as refused:
+            raise SegmentDamaged(self._base, _damage(found.header, refused)) from None
 
     def batches_created_between(self, from_us: int, to_us: int, on_damage: OnDamage | None) -> Iterator[pa.RecordBatch]:
         """Messages with `from_us <= created < to_us`, in seq order; segments and records outside are not decoded."""
@@ -178,7 +157,7 @@ class LogReader:
                 chunk_bytes=self._options.read_chunk_bytes,
             )
             _, from_seq, last_seq = span
-            mark_at = position + _MARK_EVERY_BYTES
+            mark_at = position + MARK_EVERY_BYTES
             for found in scan:
                 if isinstance(found, DamagedRange):
                     self._report(found, span, on_damage)
@@ -188,7 +167,7 @@ class LogReader:
                     return
                 if header.position >= mark_at:
                     self._marks.note(entry.path, header.first_seq, header.position)
-                    mark_at = header.position + _MARK_EVERY_BYTES
+                    mark_at = header.position + MARK_EVERY_BYTES
                 if header.message_count and header.first_seq + header.message_count > from_seq:
                     yield found
                 if header.next_seq > last_seq:
@@ -229,10 +208,7 @@ class LogReader:
 
     def _refused(self, record: Record, refused: BodyRefused, on_damage: OnDamage | None) -> None:
         """A record whose CRC is right and whose body is none of ours."""
-        header = record.header
-        damage = DamagedRange(
-            "a record", header.position, header.size, header.first_seq, header.next_seq - 1, str(refused)
-        )
+        damage = _damage(record.header, refused)
         if on_damage is None:
             raise SegmentDamaged(self._base, damage) from None
         on_damage(damage)
@@ -270,6 +246,19 @@ class LogReader:
         if entry.path != state.path:
             self._created_ranges[entry.path] = low, high
         return low, high
+
+
+def _entry_of(state: LogState, seq: int) -> Entry | None:
+    """The segment that holds a message that is kept; None when no message has this seq yet."""
+    if seq >= state.next_seq:
+        return None
+    if seq >= state.start_seq:
+        return state.active_entry()
+    return state.entries[state.entries.first_ending_at_or_after(seq)]
+
+
+def _damage(header: Header, refused: BodyRefused) -> DamagedRange:
+    return DamagedRange("a record", header.position, header.size, header.first_seq, header.next_seq - 1, str(refused))
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

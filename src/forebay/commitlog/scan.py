@@ -23,6 +23,7 @@ from forebay.commitlog.block import CRC_BYTES, HEADER_BYTES, Header, crc_holds, 
 from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import BodyRefused, decode
 from forebay.commitlog.filesystem import File
+from forebay.commitlog.plain import PlainRecord
 from forebay.errors import DamagedRange
 
 CHUNK_BYTES = 1 << 20
@@ -47,6 +48,9 @@ class Record(NamedTuple):
 
     def batch(self) -> pa.RecordBatch:
         return decode(self.chunk, self.offset, self.header)[1]
+
+    def plain(self) -> PlainRecord:
+        return PlainRecord(bytes(self.chunk.body[self.offset : self.offset + self.header.size]), 0, self.header)
 
     def tag_and_batch(self) -> tuple[bytes, pa.RecordBatch]:
         return decode(self.chunk, self.offset, self.header)

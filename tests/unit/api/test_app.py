@@ -61,7 +61,7 @@ def told(store: MemoryStore, method: str, path: str, body: bytes = b"") -> tuple
         assert isinstance(answer, Answer)
         return answer
 
-    status, text, content_type, headers = asyncio.run(run())
+    status, text, content_type, headers, _ = asyncio.run(run())
     return status, {b"content-type": content_type, **dict(headers)}, text
 
 

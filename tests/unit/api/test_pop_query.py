@@ -34,9 +34,11 @@ def test_a_wrong_query_is_refused_each_time() -> None:
 
 
 def test_columns_are_answered_to_who_asks_for_them() -> None:
-    assert not question_of(asking(b"batch=1")).has_columns
-    assert not question_of(asking(b"batch=1&shape=messages")).has_columns
-    assert question_of(asking(b"batch=1&shape=columns")).has_columns
+    assert question_of(asking(b"batch=1")).shape == "messages"
+    assert question_of(asking(b"batch=1&shape=messages")).shape == "messages"
+    assert question_of(asking(b"batch=1&shape=columns")).shape == "columns"
+    assert question_of(asking(b"batch=1&shape=columns&packed=true")).shape == "packed"
+    assert question_of(asking(b"batch=1&packed=true")).shape == "messages", "packed says how columns are sent"
     with pytest.raises(Problem):
         question_of(asking(b"shape=rows"))
 

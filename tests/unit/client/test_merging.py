@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from forebay.client.merging import BYTES_MAX, ITEMS_MAX, PushMerger
+from forebay.client.merging import BYTES_MAX, ITEMS_MAX, Merger
 from forebay.client.messages import Pushed, Refused, Unreachable
 
 
@@ -32,8 +32,8 @@ class Server:
 
 async def pushed_together(server: Server, items: Sequence[bytes]) -> list[Pushed | BaseException]:
     """One push is under way; the others come meanwhile."""
-    merger = PushMerger(server.send)
-    tasks = [merger.push(item) for item in items]
+    merger = Merger(server.send)
+    tasks = [merger.add(item) for item in items]
     while not server.requests:
         await asyncio.sleep(0)
     server.go.set()
@@ -45,18 +45,18 @@ async def pushed_together(server: Server, items: Sequence[bytes]) -> list[Pushed
 async def test_lone_push_leaves_at_once() -> None:
     server = Server()
     server.go.set()
-    assert (await PushMerger(server.send).push(b"a")).transaction_id == "a"
+    assert (await Merger(server.send).add(b"a")).transaction_id == "a"
     assert server.requests == [[b"a"]]
 
 
 async def test_pushes_that_wait_go_together_in_order_and_get_their_own_answers() -> None:
     server = Server()
     names = [b"%d" % n for n in range(50)]
-    merger = PushMerger(server.send)
-    first = merger.push(b"first")
+    merger = Merger(server.send)
+    first = merger.add(b"first")
     while not server.requests:
         await asyncio.sleep(0)
-    others = [merger.push(name) for name in names]
+    others = [merger.add(name) for name in names]
     await asyncio.sleep(0)
     server.go.set()
     answers = await asyncio.gather(first, *others)
@@ -78,7 +78,7 @@ async def test_server_that_is_away_fails_all_and_the_next_push_tries_again() -> 
     found = await pushed_together(server, [b"a", b"b"])
     assert all(isinstance(outcome, Unreachable) for outcome in found)
     server.is_down = False
-    assert (await PushMerger(server.send).push(b"c")).status == "queued"
+    assert (await Merger(server.send).add(b"c")).status == "queued"
 
 
 @pytest.mark.parametrize(("item", "most"), [(b"x", ITEMS_MAX), (b"x" * (BYTES_MAX // 4), 4)])
@@ -91,8 +91,8 @@ async def test_request_stays_within_its_limits(item: bytes, most: int) -> None:
 
 async def test_cancelled_push_takes_nobody_with_it() -> None:
     server = Server()
-    merger = PushMerger(server.send)
-    cancelled, other = merger.push(b"a"), merger.push(b"b")
+    merger = Merger(server.send)
+    cancelled, other = merger.add(b"a"), merger.add(b"b")
     while not server.requests:
         await asyncio.sleep(0)
     cancelled.cancel()

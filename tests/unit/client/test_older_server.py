@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from fixtures.served_app import on_uvloop, served
@@ -46,6 +47,15 @@ async def test_messages_of_an_older_server_are_understood_and_answered_one_by_on
         assert await client.ack(found)
     assert server.asked[1:] == ["/api/v1/lease/lease/complete", "/api/v1/ack/batch"]
     assert server.acknowledged == ["a", "b"]
+
+
+@on_uvloop
+async def test_deliveries_that_are_answered_at_the_same_time_are_answered_by_an_older_server_too() -> None:
+    server = OlderServer()
+    async with served(server) as place, AsyncClient(f"http://127.0.0.1:{place.port}") as client:
+        found = [await client.pop("q", batch=2) for _ in range(5)]
+        assert await asyncio.gather(*[client.ack(delivery) for delivery in found]) == [True] * 5
+    assert server.acknowledged == ["a", "b"] * 5
 
 
 @on_uvloop

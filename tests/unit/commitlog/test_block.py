@@ -9,31 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.logs import batches
 from forebay.commitlog import block
 from forebay.commitlog.block import Header, crc_holds, encode, encode_filler, parse_header
 from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import SCHEMA, BodyRefused, decode
-from forebay.model.message import CREATED_US_MAX, MessageBatch
-
-TEXTS = st.text(max_size=20).map(str.encode)
-
-
-@st.composite
-def batches(draw: st.DrawFn) -> MessageBatch:
-    count = draw(st.integers(1, 12))
-
-    def column(values: st.SearchStrategy[bytes]) -> list[bytes] | None:
-        return draw(st.none() | st.lists(values, min_size=count, max_size=count))
-
-    return MessageBatch(
-        payloads=draw(st.lists(st.binary(max_size=300), min_size=count, max_size=count)),
-        created_us=draw(st.lists(st.integers(0, CREATED_US_MAX), min_size=count, max_size=count)),
-        partitions=column(TEXTS),
-        transaction_ids=column(TEXTS),
-        trace_ids=column(TEXTS),
-        headers=column(TEXTS),
-        flags=draw(st.none() | st.lists(st.integers(0, 3), min_size=count, max_size=count)),
-    )
+from forebay.model.message import MessageBatch
 
 
 def decoded_at(data: bytes, offset: int, header: Header) -> tuple[bytes, pa.RecordBatch]:

@@ -190,7 +190,7 @@ def test_a_record_is_found_again_by_its_place(tmp_path: Path) -> None:
         log.append(numbered(log.next_seq, 2))
         for place in places:
             record = log.read_record(place.first_seq, place.position)
-            assert record.batch().column("seq").to_pylist() == list(range(place.first_seq, place.last_seq + 1))
+            assert (record.first_seq, record.count) == (place.first_seq, place.last_seq - place.first_seq + 1)
         log.truncate_before(log.next_seq)
         with pytest.raises(RangeGone):
             log.read_record(places[0].first_seq, places[0].position)

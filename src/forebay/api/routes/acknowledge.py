@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forebay.api.answers import AckResult, CompleteResult, ExtendResult, answered, iso
-from forebay.api.bodies import ANSWER_OF, ERROR_CHARACTERS_MAX, AckBatchBody, AckBody, ExtendBody, decoded
+from forebay.api.bodies import ANSWER_OF, ERROR_CHARACTERS_MAX, AckBatchBody, AckBody, CompleteBody, ExtendBody, decoded
 from forebay.api.exchange import Answer, Request
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
 from forebay.broker import delivery
-from forebay.broker.store import Acknowledged, Acknowledgement
+from forebay.broker.store import Acknowledged, Acknowledgement, Completed
 from forebay.model.queue import DEFAULT_GROUP
 
 REFUSED = "refused"
@@ -84,15 +84,27 @@ def note(service: Service, given: Sequence[Acknowledgement], outcomes: Sequence[
 async def complete_lease(service: Service, request: Request) -> Answer:
     """Complete all that is held under a lease and was not answered yet."""
     (lease_id,) = request.path
-    completed = await service.store.complete(lease_id)
+    (completed,) = await service.store.complete([lease_id])
+    return answered(_told(service, lease_id, completed))
+
+
+async def complete_leases(service: Service, request: Request) -> Answer:
+    """Complete all that is held under several leases; each is judged by itself."""
+    lease_ids = decoded(CompleteBody, await request.body()).lease_ids
+    completed = await service.store.complete(lease_ids) if lease_ids else []
+    return answered([_told(service, lease_id, one) for lease_id, one in zip(lease_ids, completed, strict=True)])
+
+
+def _told(service: Service, lease_id: str, completed: Completed | None) -> CompleteResult:
+    """Count it, tell who waits for one of its partitions, and what is answered."""
     if completed is None:
         service.counts.acknowledged[REFUSED] += 1
-        return answered(CompleteResult(lease_id, False, 0, "Lease not found"))
+        return CompleteResult(lease_id, False, 0, "Lease not found")
     service.counts.acknowledged[delivery.COMPLETED] += completed.messages
     if service.waiting.has_lines_for_partitions:
         for queue, partition in completed.partitions:
             service.waiting.announce_partition(queue, partition)
-    return answered(CompleteResult(lease_id, True, completed.messages))
+    return CompleteResult(lease_id, True, completed.messages)
 
 
 async def extend_lease(service: Service, request: Request) -> Answer:
@@ -135,6 +147,16 @@ ROUTES = (
         Scope.WRITE,
         answers={200: CompleteResult},
         problems=(503, 507),
+    ),
+    Route(
+        "POST",
+        "/api/v1/lease/complete",
+        complete_leases,
+        "Complete all messages of several leases.",
+        Scope.WRITE,
+        answers={200: list[CompleteResult]},
+        body=CompleteBody,
+        problems=(413, 415, 503, 507),
     ),
     Route(
         "POST",

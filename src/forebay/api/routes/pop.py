@@ -10,29 +10,16 @@ What was sent to a client that vanishes before it reads it comes again when its 
 from __future__ import annotations
 
 import asyncio
-from itertools import chain, repeat, starmap
 
-from msgspec import Raw
-
-from forebay.api.answers import (
-    Autopilot,
-    PopAnswer,
-    PopColumns,
-    PoppedMessage,
-    PoppedRun,
-    answered,
-    data_of,
-    iso,
-    message_ids,
-)
+from forebay.api.answers import PopAnswer, PopColumns
 from forebay.api.exchange import NO_CONTENT, Answer, ClientGone, Request
 from forebay.api.pop_query import NAMESPACE, QUERY, TASK, Question, question_of
+from forebay.api.pop_shapes import PACKED_TYPE, shaped
 from forebay.api.problems import wrong
-from forebay.api.routing import Route, Scope
+from forebay.api.routing import Content, Route, Scope
 from forebay.api.service import Service
 from forebay.broker import delivery
 from forebay.broker.delivery import COMPLETED
-from forebay.broker.message_columns import MessageColumns, columns_of
 from forebay.broker.store import Acknowledgement, Popped, PopRequest
 from forebay.broker.waiting import Wanted
 
@@ -42,14 +29,13 @@ NOTHING = Popped("", [], 0)
 async def pop_queue(service: Service, request: Request) -> Answer:
     """Claim messages of a queue."""
     question = question_of(request)
-    return await _pop(service, request, question, question.asked._replace(queue=request.path[0]))
+    return await _pop(service, request, question, question.asked)
 
 
 async def pop_partition(service: Service, request: Request) -> Answer:
     """Claim messages of one partition."""
-    queue, partition = request.path
     question = question_of(request)
-    return await _pop(service, request, question, question.asked._replace(queue=queue, partition=partition))
+    return await _pop(service, request, question, question.asked)
 
 
 async def pop_selected(service: Service, request: Request) -> Answer:
@@ -73,8 +59,7 @@ async def _pop(service: Service, request: Request, question: Question, asked: Po
     if not popped.messages:
         return NO_CONTENT
     service.counts.popped += len(popped.messages)
-    shaped = _in_columns if question.has_columns else _one_by_one
-    return answered(shaped(asked, popped, question.is_autopilot))
+    return shaped(question.shape, asked, popped, question.is_autopilot)
 
 
 async def _looked(
@@ -133,84 +118,7 @@ async def _waited(service: Service, watch: asyncio.Future[None], asked: PopReque
         visit.leave()
 
 
-def _in_columns(asked: PopRequest, popped: Popped, is_autopilot: bool) -> PopColumns:
-    found = columns_of(popped.messages)
-    return PopColumns(
-        True,
-        popped.lease_id,
-        asked.group,
-        popped.partitions_claimed,
-        list(starmap(PoppedRun, found.runs)),
-        found.seqs,
-        found.transaction_ids,
-        _times(found),
-        found.attempts,
-        _data(found),
-        _traces(found) if any(found.trace_ids) else None,
-        _encodings(found) if any(found.are_binary) else None,
-        _autopilot(asked, is_autopilot),
-    )
-
-
-def _one_by_one(asked: PopRequest, popped: Popped, is_autopilot: bool) -> PopAnswer:
-    found = columns_of(popped.messages)
-    first = found.runs[0]
-    ids = [message_ids(queue, seqs) for queue, seqs in found.seqs_by_run()]
-    messages = map(
-        PoppedMessage,
-        chain.from_iterable(ids),
-        found.transaction_ids,
-        _traces(found),
-        _data(found),
-        _times(found),
-        found.queues(),
-        found.partitions(),
-        found.partition_ids(),
-        repeat(popped.lease_id),
-        repeat(asked.group),
-        found.seqs,
-        found.attempts,
-        _encodings(found),
-    )
-    return PopAnswer(
-        True,
-        first.queue,
-        first.partition,
-        first.partition_id,
-        popped.lease_id,
-        asked.group,
-        popped.partitions_claimed,
-        list(messages),
-        _autopilot(asked, is_autopilot),
-    )
-
-
-def _data(found: MessageColumns) -> list[Raw]:
-    if any(found.are_binary):
-        return list(map(data_of, found.payloads, found.are_binary))
-    return list(map(Raw, found.payloads))
-
-
-def _times(found: MessageColumns) -> list[str]:
-    first_us = found.created_us[0]
-    if found.created_us.count(first_us) == len(found):  # as it is for messages that were pushed together
-        return [iso(first_us)] * len(found)
-    return list(map(iso, found.created_us))
-
-
-def _traces(found: MessageColumns) -> list[str | None]:
-    return [trace_id or None for trace_id in found.trace_ids]
-
-
-def _encodings(found: MessageColumns) -> list[str]:
-    return ["base64" if is_binary else "json" for is_binary in found.are_binary]
-
-
-def _autopilot(asked: PopRequest, is_autopilot: bool) -> Autopilot | None:
-    return Autopilot(asked.batch, asked.partitions) if is_autopilot else None
-
-
-_ANSWERS = {200: (PopAnswer, PopColumns), 204: None}
+_ANSWERS = {200: (PopAnswer, PopColumns, Content(PACKED_TYPE)), 204: None}
 
 ROUTES = (
     Route(

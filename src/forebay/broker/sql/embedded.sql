@@ -72,7 +72,7 @@ CREATE TABLE IF NOT EXISTS states (
     partition_id INTEGER NOT NULL,
     cursor_seq   INTEGER NOT NULL,
     lease_id     TEXT NOT NULL,
-    state        BLOB NOT NULL,                    -- forebay.broker.delivery.DeliveryState
+    state        BLOB NOT NULL,                    -- DeliveryState of forebay.broker.delivery, or in short: lease_rows
     PRIMARY KEY (group_id, partition_id)
 ) WITHOUT ROWID;
 

@@ -150,7 +150,10 @@ class Delivering(Contents):
                 if (not state.lease_id or state.yielded_us) and queue.waiting(partition, group):
                     self._wake(name, 1)
 
-    async def complete(self, lease_id: str) -> Completed | None:
+    async def complete(self, lease_ids: Sequence[str]) -> list[Completed | None]:
+        return [self._complete(lease_id) for lease_id in lease_ids]
+
+    def _complete(self, lease_id: str) -> Completed | None:
         messages = 0
         held = list(self._leases(lease_id))
         for queue, partition, group in held:

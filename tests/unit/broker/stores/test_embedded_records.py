@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +12,8 @@ from forebay.broker.message_columns import MessageColumns, Run
 from forebay.broker.store import Message
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.commitlog import CommitLog
-from forebay.commitlog.block import NO_TAG
-from forebay.commitlog.columns import SCHEMA
+from forebay.commitlog.block import Header, encode, parse_header
+from forebay.commitlog.plain import PlainRecord
 from forebay.commitlog.state import Place
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, MessageBatch
 
@@ -23,18 +22,19 @@ FIRST_SEQ = 100
 
 
 def record(*, traced: bool = True) -> StoredRecord:
-    columns = [
-        range(FIRST_SEQ, FIRST_SEQ + COUNT),
-        range(1_000, 1_000 + COUNT),
-        [TRANSACTION_ID_IS_MINTED | (PAYLOAD_IS_BINARY if place == 4 else 0) for place in range(COUNT)],
-        ["p"] * COUNT,
-        [f"id-{place}-ä" for place in range(COUNT)],
-        [f"trace-{place}" if traced else "" for place in range(COUNT)],
-        [f'{{"n":{place}}}' if traced else "" for place in range(COUNT)],
-        [b"x" * place for place in range(COUNT)],
-    ]
-    arrays = [pa.array(list(values), field.type) for values, field in zip(columns, SCHEMA, strict=True)]
-    return StoredRecord(NO_TAG, pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+    batch = MessageBatch(
+        payloads=[b"x" * place for place in range(COUNT)],
+        created_us=list(range(1_000, 1_000 + COUNT)),
+        partitions=[b"p"] * COUNT,
+        transaction_ids=[f"id-{place}-ä".encode() for place in range(COUNT)],
+        trace_ids=[f"trace-{place}".encode() if traced else b"" for place in range(COUNT)],
+        headers=[f'{{"n":{place}}}'.encode() if traced else b"" for place in range(COUNT)],
+        flags=[TRANSACTION_ID_IS_MINTED | (PAYLOAD_IS_BINARY if place == 4 else 0) for place in range(COUNT)],
+    )
+    data = b"".join(encode([batch], FIRST_SEQ))
+    header = parse_header(data, 0, 0)
+    assert isinstance(header, Header)
+    return StoredRecord(PlainRecord(data, 0, header))
 
 
 def expected(place: int) -> Message:

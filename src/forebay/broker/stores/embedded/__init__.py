@@ -42,6 +42,9 @@ file and a row. A commit is a transaction as above, whose records are written fr
 
 Everything else waits while a commit writes: about as long as the disk takes to sync its bytes.
 
+**A row of `states`** is what `delivery` encodes, or in short the range of new messages that a lease covers
+(`lease_rows`).
+
 **Ranges** (`reading`) are read beside the store's thread, which is asked once how far the log is settled.
 
 **Layout of the data directory**

@@ -8,8 +8,10 @@ from itertools import repeat
 from forebay.broker import delivery
 from forebay.broker.delivery import Answered, DeliveryState
 from forebay.broker.store import Acknowledged, Acknowledgement, Completed, judged_together
+from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, Partition
+from forebay.broker.stores.embedded.lease_rows import FreshLease
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.clock import Clock
@@ -45,7 +47,7 @@ class Answering:
     ) -> list[Acknowledged]:
         queue, partition_id = self._queues.of_wire_id(wire_id) or (None, 0)
         group = queue.groups.get(group_name) if queue else None
-        found = self._popper.partition_and_state(group, partition_id) if group else None
+        found = self._popper.states.partition_and_state(group, partition_id) if group else None
         if queue is None or group is None or found is None or found[0].queue_id != queue.queue_id:
             refused = [Answered(answer.transaction_id, False, delivery.LEASE_INVALID) for answer in answers]
             return [Acknowledged(answered, "", "") for answered in refused]
@@ -62,31 +64,49 @@ class Answering:
 
     def change(self, queue: OpenQueue, group: Group, partition: Partition, state: DeliveryState) -> None:
         """Write a state that somebody's word has changed, and note whether others may come now."""
-        self._popper.save(group, partition.partition_id, state)
+        self._popper.states.save(group, partition.partition_id, state)
         has_more = self._popper.rest(self._popper.ready(queue, group), partition, state, is_served=True)
         if has_more and (not state.lease_id or state.yielded_us):
             self.freed.add(queue.info.name)
 
-    def _held(self, lease_id: str) -> Iterator[tuple[OpenQueue, Group, Partition, DeliveryState]]:
-        """What is held under the lease."""
-        now_us = self._clock.now_us()
+    def _rows(self, lease_id: str) -> Iterator[tuple[OpenQueue, Group, Partition, bytes]]:
+        """What was claimed under the lease, as its rows have it."""
         for *columns, encoded, name in self._database.all(_HELD, (lease_id,)):
             partition = Partition(*columns)
             queue = self._queues.by_id[partition.queue_id]
-            group = queue.groups[name]
-            state = self._popper.decoded(group, partition, encoded)
+            yield queue, queue.groups[name], partition, encoded
+
+    def _held(self, lease_id: str) -> Iterator[tuple[OpenQueue, Group, Partition, DeliveryState]]:
+        """What is held under the lease."""
+        now_us = self._clock.now_us()
+        for queue, group, partition, encoded in self._rows(lease_id):
+            state = self._popper.states.decoded(group, partition, encoded)
             if state.lease_id == lease_id and state.is_leased_at(now_us):
                 yield queue, group, partition, state
 
     def complete(self, lease_id: str) -> Completed | None:
         messages = 0
         partitions = []
-        for queue, group, partition, state in self._held(lease_id):
-            count, after = delivery.completed(state)
-            self.change(queue, group, partition, after)
-            messages += count
-            partitions.append((queue.info.name, partition.name))
+        for queue, group, partition, encoded in self._rows(lease_id):
+            done = self._completed(group, partition, encoded, lease_id)
+            if done is not None:
+                count, after = done
+                self.change(queue, group, partition, after)
+                messages += count
+                partitions.append((queue.info.name, partition.name))
         return Completed(messages, partitions) if partitions else None
+
+    def _completed(
+        self, group: Group, partition: Partition, encoded: bytes, lease_id: str
+    ) -> tuple[int, DeliveryState] | None:
+        """How many messages that were and the state after it; None if the lease is over."""
+        now_us = self._clock.now_us()
+        short = lease_rows.decode(encoded) if not partition.has_deleted else None
+        if isinstance(short, FreshLease) and partition.floor_seq <= short.cursor_seq:
+            return (short.count, short.completed()) if short.is_held(lease_id, now_us) else None
+        state = self._popper.states.decoded(group, partition, encoded)
+        is_held = state.lease_id == lease_id and state.is_leased_at(now_us)
+        return delivery.completed(state) if is_held else None
 
     def extend(self, lease_id: str, seconds: int) -> int | None:
         now_us = self._clock.now_us()
@@ -105,11 +125,11 @@ class Answering:
 
     def forget_deleted(self, queue: OpenQueue, partition_id: int) -> None:
         """A message of the partition was deleted: whoever holds or awaits it does so no longer."""
-        partition = self._popper.partition(partition_id)
+        partition = self._popper.states.partition(partition_id)
         for group in queue.groups.values():
             row = self._database.one(
                 "SELECT state FROM states WHERE group_id = ? AND partition_id = ?", (group.group_id, partition_id)
             )
-            state = self._popper.state(group, partition)
+            state = self._popper.states.state(group, partition)
             if row is not None and delivery.encode_state(state) != row[0]:
                 self.change(queue, group, partition, state)

@@ -11,8 +11,8 @@ from typing import Any
 
 from forebay.errors import Permanent
 
-VERSION = 2
-"""2: messages can be deleted one by one. A Forebay that knows 1 would deliver them."""
+VERSION = 3
+"""2: messages can be deleted one by one, and a Forebay that knows 1 would deliver them. 3: leases are kept in short."""
 _CACHE_KIB = 65_536
 
 

@@ -76,7 +76,7 @@ class Engine:
         self.answering = Answering(self.database, self.queues, self.popper, clock)
         shared = (self.database, self.queues, self._index, self.popper, clock)
         self.overview = Overview(*shared)
-        self.retention = Retention(*shared)
+        self.retention = Retention(*shared, self.answering.freed)
         self._pusher = Pusher(self.queues, self._index, clock, self.overview.waiting)
         self.traces = Traces(self.database, self.queues)
         self.stages = Stages(directory, self.database, clock)

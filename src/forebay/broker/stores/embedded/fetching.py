@@ -81,7 +81,7 @@ def seq_before(queue: OpenQueue, time_us: int) -> int:
     """The last message that is older than everything created at `time_us` or later."""
     for record in queue.log.read_records(queue.log.first_seq):
         if record.header.created_max_us >= time_us:
-            created = StoredRecord(*record.tag_and_batch()).created_us
+            created = record.plain().created_us()
             place = next(place for place, created_us in enumerate(created) if created_us >= time_us)
             return record.header.first_seq + place - 1
     return queue.log.next_seq - 1

@@ -190,12 +190,12 @@ class MessageIndex:
         found = 0
         for record in queue.log.read_records(start):
             header = record.header
-            stored = StoredRecord(*record.tag_and_batch())
+            stored = StoredRecord(record.plain())
             if not self.counts(stored.tag):
                 self.mark_indexed(queue, header.next_seq - 1)
                 continue
             partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
-            sizes = map(stored.payload_size, range(stored.count))
+            sizes = stored.payload_sizes()
             self.add(queue, header.first_seq, header.position, partition_ids, sizes, header.created_max_us)
             # Minted ids too: nobody was told that these messages are stored, so they may come again, buffered.
             self.add_ids(

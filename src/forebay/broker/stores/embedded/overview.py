@@ -97,7 +97,7 @@ class Overview:
         if partition is None:
             found = self._walk(queue, from_seq)
         elif partition in queue.partitions:
-            found = self._walk_partition(queue, self._popper.partition(queue.partitions[partition]), from_seq)
+            found = self._walk_partition(queue, self._popper.states.partition(queue.partitions[partition]), from_seq)
         else:
             return []
         return [message for message, _ in zip(found, range(limit), strict=False)]
@@ -113,10 +113,9 @@ class Overview:
             )
         }
         for record in queue.log.read_records(max(from_seq, queue.log.first_seq)):
-            tag, batch = record.tag_and_batch()
-            if not self._index.counts(tag):
+            stored = StoredRecord(record.plain())
+            if not self._index.counts(stored.tag):
                 continue
-            stored = StoredRecord(tag, batch)
             for place, name in enumerate(stored.partitions):
                 number, seq = queue.partitions[name], stored.first_seq + place
                 if seq > max(from_seq - 1, floors[number]) and seq not in deleted:
@@ -124,7 +123,7 @@ class Overview:
 
     def _walk_partition(self, queue: OpenQueue, partition: Partition, from_seq: int) -> Iterator[Message]:
         seq = max(from_seq - 1, partition.floor_seq)
-        deleted = self._popper.deleted(partition, seq)
+        deleted = self._popper.states.deleted(partition, seq)
         while blocks := self._index.blocks_after(partition.partition_id, seq, _BLOCKS_AT_ONCE):
             for block in blocks:
                 record = self._index.record(queue, block)
@@ -138,7 +137,7 @@ class Overview:
         if found is None or found[1] not in found[0].partitions.values():
             return None
         queue, number = found
-        partition = self._popper.partition(number)
+        partition = self._popper.states.partition(number)
         for seq in self._index.seqs_of_ids({number: [transaction_id]}).values():
             return next(self._walk_partition(queue, partition, seq), None)
         # A minted id is in no index: whoever asks for one by hand waits for the partition to be read.
@@ -177,8 +176,8 @@ class Overview:
         )
         behind, lag, leased, oldest_us = 0, 0, 0, now_us
         for number in queue.partitions.values():
-            partition = self._popper.partition(number)
-            state = self._popper.state(group, partition)
+            partition = self._popper.states.partition(number)
+            state = self._popper.states.state(group, partition)
             leased += state.leased_count(now_us)
             left = self._left(queue, partition, state)
             if left:
@@ -204,7 +203,7 @@ class Overview:
             return 0
         upto = self._index.count_upto(queue, partition.partition_id, partition.name, seq)
         done = {pending.seq for pending in state.pending if pending.is_finished}
-        return partition.pushed - upto - len(done | self._popper.deleted(partition, seq))
+        return partition.pushed - upto - len(done | self._popper.states.deleted(partition, seq))
 
     def _oldest(self, queue: OpenQueue, partition: Partition, state: DeliveryState) -> int:
         done = {pending.seq for pending in state.pending if pending.is_finished}
@@ -215,7 +214,7 @@ class Overview:
         group = queue.groups.get(name) or self._popper.add_group(queue, name, "all", 0, 0)
         chosen = [number for found, number in queue.partitions.items() if partition in (None, found)]
         for number in chosen:
-            place = self._popper.partition(number)
+            place = self._popper.states.partition(number)
             cursor = queue.log.next_seq - 1
             if target.seq is not None:
                 cursor = max(target.seq - 1, 0)
@@ -223,7 +222,7 @@ class Overview:
                 walk = self._walk_partition(queue, place, 1)
                 later = (message.seq for message in walk if message.created_us >= target.time_us)
                 cursor = next(later, queue.log.next_seq) - 1
-            self._popper.save(group, number, DeliveryState(cursor))
+            self._popper.states.save(group, number, DeliveryState(cursor))
         group.ready = None
         return len(chosen)
 

@@ -11,12 +11,14 @@ from forebay.broker import delivery
 from forebay.broker.delivery import DeadLetter, DeliveryState
 from forebay.broker.message_columns import MessageColumns, columns_of
 from forebay.broker.store import Message, Popped, PopRequest
+from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.fetching import Fetcher, seq_before
-from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, MessageIndex, Partition
+from forebay.broker.stores.embedded.index import MessageIndex, Partition
 from forebay.broker.stores.embedded.letters import DeadLetters
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.broker.stores.embedded.ready import ReadyList
+from forebay.broker.stores.embedded.states import States
 from forebay.clock import Clock
 from forebay.errors import InvariantBroken
 
@@ -30,6 +32,7 @@ class Popper:
         self._database = database
         self._queues = queues
         self.fetcher = Fetcher(index, clock)
+        self.states = States(database, queues, self.fetcher)
         self._letters = letters
         self._clock = clock
 
@@ -43,7 +46,7 @@ class Popper:
                 found = self._claim(queue, group, partition_id, request, lease_id, request.batch - len(messages))
                 if found is None:
                     continue
-                messages.add(found)
+                messages = messages.joined(found)
                 claimed += 1
                 if claimed >= request.partitions or len(messages) >= request.batch:
                     return Popped("" if request.auto_ack else lease_id, messages, claimed)
@@ -130,7 +133,7 @@ class Popper:
     ) -> MessageColumns | None:
         """What the partition has for the group now, claimed; None when that is nothing."""
         options, now_us, ready = queue.info.options, self._clock.now_us(), self.ready(queue, group)
-        found = self.partition_and_state(group, partition_id)
+        found = self.states.partition_and_state(group, partition_id)
         if found is None:
             raise InvariantBroken(f"partition {partition_id} of queue {queue.info.name!r} is ready and has no row")
         partition, state = found
@@ -143,15 +146,20 @@ class Popper:
             return None
         while True:
             seq = max(state.last_seen_seq(), partition.floor_seq)
-            gone = self.deleted(partition, seq)
+            gone = self.states.deleted(partition, seq)
             fresh, due_us = self.fetcher.fresh(queue, partition, seq, gone, options.delayed_processing_seconds, batch)
+            short = None if request.auto_ack else lease_rows.leased(state, fresh.seqs, options, now_us, lease_id)
+            if short is not None:
+                self.states.save_encoded(group, partition_id, short, lease_rows.encode(short))
+                ready.put_to_sleep(partition_id, short.until_us)
+                return fresh
             taken = delivery.claim(
                 state, fresh, options, now_us=now_us, batch=batch, lease_id=lease_id, auto_ack=request.auto_ack
             )
             if taken is None:
                 self.rest(ready, partition, state, due_us)
                 return None
-            self.save(group, partition_id, taken.state)
+            self.states.save(group, partition_id, taken.state)
             if not state.pending and not taken.dead:
                 # All of it is new, so it is what was fetched, as it was fetched.
                 self.rest(ready, partition, taken.state, is_served=True)
@@ -189,55 +197,6 @@ class Popper:
             ready.drop(partition.partition_id)
             return False
         return True
-
-    def partition(self, partition_id: int) -> Partition:
-        statement = f"SELECT {PARTITION_COLUMNS} FROM partitions p WHERE p.id = ?"
-        return Partition(*self._database.one(statement, (partition_id,)))
-
-    def partition_and_state(self, group: Group, partition_id: int) -> tuple[Partition, DeliveryState] | None:
-        """Both in one step, as every claim and every answer needs them; None when there is no such partition."""
-        row = self._database.one(
-            f"SELECT {PARTITION_COLUMNS}, s.state FROM partitions p LEFT JOIN states s "
-            "ON s.group_id = ? AND s.partition_id = p.id WHERE p.id = ?",
-            (group.group_id, partition_id),
-        )
-        if row is None:
-            return None
-        partition = Partition(*row[:-1])
-        return partition, self.decoded(group, partition, row[-1])
-
-    def state(self, group: Group, partition: Partition) -> DeliveryState:
-        row = self._database.one(
-            "SELECT state FROM states WHERE group_id = ? AND partition_id = ?", (group.group_id, partition.partition_id)
-        )
-        return self.decoded(group, partition, row[0] if row else None)
-
-    def decoded(self, group: Group, partition: Partition, encoded: bytes | None) -> DeliveryState:
-        """A state as its row has it, without what was removed since."""
-        if encoded is None:
-            return DeliveryState(max(group.start_seq, partition.floor_seq))
-        state = delivery.decode_state(encoded)
-        if not partition.has_deleted and partition.floor_seq <= state.cursor_seq:
-            return state
-        deleted = self.deleted(partition, state.cursor_seq)
-        return delivery.without_gone(state, lambda seq: seq > partition.floor_seq and seq not in deleted)
-
-    def deleted(self, partition: Partition, after_seq: int) -> frozenset[int]:
-        """The messages behind `after_seq` that were deleted one by one."""
-        if not partition.has_deleted:
-            return frozenset()
-        rows = self._database.all(
-            "SELECT seq FROM deleted_messages WHERE partition_id = ? AND seq > ?", (partition.partition_id, after_seq)
-        )
-        return frozenset(seq for (seq,) in rows)
-
-    def save(self, group: Group, partition_id: int, state: DeliveryState) -> None:
-        self._database.do(
-            "INSERT INTO states (group_id, partition_id, cursor_seq, lease_id, state) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT (group_id, partition_id) DO UPDATE SET cursor_seq = excluded.cursor_seq, "
-            "lease_id = excluded.lease_id, state = excluded.state",
-            (group.group_id, partition_id, state.cursor_seq, state.lease_id, delivery.encode_state(state)),
-        )
 
     def bury(
         self,

@@ -6,10 +6,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TypeVar
 
-import pyarrow as pa
-
 from forebay.broker.message_columns import MessageColumns, Run
 from forebay.commitlog import CommitLog
+from forebay.commitlog.plain import HEADERS, PARTITION, TRACE_ID, TRANSACTION_ID, Packed, PlainRecord
 from forebay.model.message import PAYLOAD_IS_BINARY
 
 _CACHE_BYTES = 64 << 20
@@ -21,60 +20,77 @@ T = TypeVar("T")
 
 
 class StoredRecord:
-    """The messages of one record, by their place in it."""
+    """The messages of one record, by their place in it. Columns are made when they are first asked for."""
 
-    __slots__ = ("_has_binary", "_payloads", "count", "created_us", "first_seq", "flags", "headers", "ids",
-                 "left", "partitions", "size", "tag", "traces")  # fmt: skip
+    __slots__ = ("_created_us", "_flags", "_has_binary", "_ids", "_partitions", "_plain", "count", "first_seq",
+                 "left", "size")  # fmt: skip
 
-    def __init__(self, tag: bytes, batch: pa.RecordBatch) -> None:
-        columns = batch.columns
-        self.tag = tag
-        self.count = batch.num_rows
-        self.left = self.count
+    def __init__(self, plain: PlainRecord) -> None:
+        self._plain = plain
+        self.count = plain.count
+        self.first_seq = plain.first_seq
+        self.left = plain.count
         """How many of its messages nobody has fetched since it was read."""
-        self.first_seq: int = columns[0][0].as_py()
-        self.created_us: list[int] = memoryview(columns[1].buffers()[1]).cast("q").tolist()
-        self.flags: list[int] = memoryview(columns[2].buffers()[1])[: self.count].tolist()
-        self._has_binary = any(flags & PAYLOAD_IS_BINARY for flags in set(self.flags))
-        self.partitions: list[str] = columns[3].to_pylist()
-        self.ids: list[str] = columns[4].to_pylist()
-        self.traces: list[str] = _texts(columns[5])
-        headers = _texts(columns[6])
-        self.headers: list[bytes] = [text.encode() for text in headers] if any(headers) else [b""] * self.count
-        # A copy: a view would keep alive all that was read together with the record, which may be much more.
-        copied = [pa.py_buffer(buffer.to_pybytes()) for buffer in columns[7].buffers()[1:]]
-        self._payloads: pa.Array = pa.Array.from_buffers(columns[7].type, self.count, [None, *copied])
-        self.size = self._payloads.nbytes + _MESSAGE_OVERHEAD_BYTES * self.count
+        self.size = plain.size + _MESSAGE_OVERHEAD_BYTES * plain.count
+        self._flags = plain.flags()
+        self._has_binary = any(flags & PAYLOAD_IS_BINARY for flags in set(self._flags))
+        self._created_us: list[int] | None = None
+        self._ids: list[str] | None = None
+        self._partitions: list[str] | None = None
+
+    @property
+    def tag(self) -> bytes:
+        return self._plain.tag
+
+    @property
+    def created_us(self) -> list[int]:
+        if self._created_us is None:
+            self._created_us = self._plain.created_us()
+        return self._created_us
+
+    @property
+    def ids(self) -> list[str]:
+        if self._ids is None:
+            self._ids = self._plain.texts(TRANSACTION_ID)
+        return self._ids
+
+    @property
+    def partitions(self) -> list[str]:
+        if self._partitions is None:
+            self._partitions = self._plain.texts(PARTITION)
+        return self._partitions
+
+    def payload_sizes(self) -> list[int]:
+        return self._plain.payload_sizes()
 
     def add_to(self, found: MessageColumns, run: Run, places: Sequence[int], attempts: int) -> None:
         """Put the messages at these places, all of one partition, behind what is found already."""
         if not places:
             return
-        first_seq = self.first_seq
-        if places[-1] - places[0] == len(places) - 1:
+        count = len(places)
+        if places[-1] - places[0] == count - 1:
             places = range(places[0], places[-1] + 1)
-            found.seqs += range(first_seq + places.start, first_seq + places.stop)
+            found.seqs += range(self.first_seq + places.start, self.first_seq + places.stop)
         else:
-            found.seqs += [first_seq + place for place in places]
+            found.seqs += [self.first_seq + place for place in places]
         found.runs.append(run)
         found.transaction_ids += _picked(self.ids, places)
-        found.trace_ids += _picked(self.traces, places)
         found.created_us += _picked(self.created_us, places)
-        found.payloads += self._payloads_at(places)
-        found.headers += _picked(self.headers, places)
-        found.attempts += [attempts] * len(places)
-        if self._has_binary:
-            found.are_binary += [flags & PAYLOAD_IS_BINARY != 0 for flags in _picked(self.flags, places)]
-        else:
-            found.are_binary += [False] * len(places)
+        found.payloads.add(self._payloads_at(places))
+        # Most messages have no trace and no headers, and are JSON.
+        has_traces, has_headers = self._plain.has(TRACE_ID), self._plain.has(HEADERS)
+        found.trace_ids += _picked(self._plain.texts(TRACE_ID), places) if has_traces else [""] * count
+        headers = _picked(self._plain.texts(HEADERS), places) if has_headers else ()
+        found.headers += [text.encode() for text in headers] if headers else [b""] * count
+        found.attempts += [attempts] * count
+        flags = _picked(self._flags, places) if self._has_binary else ()
+        found.are_binary += [flag & PAYLOAD_IS_BINARY != 0 for flag in flags] if flags else [False] * count
 
-    def _payloads_at(self, places: Sequence[int]) -> list[bytes]:
+    def _payloads_at(self, places: Sequence[int]) -> Packed | list[bytes]:
         if isinstance(places, range):
-            return self._payloads[places.start : places.stop].to_pylist()  # type: ignore[no-any-return]
-        return self._payloads.take(pa.array(places)).to_pylist()  # type: ignore[no-any-return]
-
-    def payload_size(self, place: int) -> int:
-        return len(self._payloads[place].as_buffer())
+            return self._plain.payloads(places.start, places.stop)
+        data, start, offsets = self._plain.payloads(0, self.count)
+        return [data[start + offsets[place] : start + offsets[place + 1]] for place in places]
 
     def places(self, partition: str, first_seq: int, last_seq: int, count: int) -> Sequence[int]:
         """Where the partition's messages between those seqs stand; `count` of them, as the index says."""
@@ -85,18 +101,10 @@ class StoredRecord:
         return [place for place in range(start, stop) if partitions[place] == partition]
 
 
-def _picked(column: list[T], places: Sequence[int]) -> list[T]:
+def _picked(column: Sequence[T], places: Sequence[int]) -> Sequence[T]:
     if isinstance(places, range):
         return column[places.start : places.stop]
     return [column[place] for place in places]
-
-
-def _texts(column: pa.Array) -> list[str]:
-    """Most messages have no trace and no headers."""
-    _, offsets, _ = column.buffers()
-    if not memoryview(offsets).cast("i")[len(column)]:
-        return [""] * len(column)
-    return column.to_pylist()  # type: ignore[no-any-return]
 
 
 class RecordCache:
@@ -113,7 +121,7 @@ class RecordCache:
         key = queue_id, record_seq
         found = self._in_use.get(key) or self._used_up.get(key)
         if found is None:
-            found = StoredRecord(*log.read_record(record_seq, position).tag_and_batch())
+            found = StoredRecord(log.read_record(record_seq, position))
             self._in_use.put(key, found)
         return found
 

@@ -16,12 +16,22 @@ _SECOND_US = 1_000_000
 
 
 class Retention:
-    def __init__(self, database: Database, queues: Queues, index: MessageIndex, popper: Popper, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        queues: Queues,
+        index: MessageIndex,
+        popper: Popper,
+        clock: Clock,
+        freed: set[str],
+    ) -> None:
+        """`freed`: where queues are noted of which a partition may be claimed again."""
         self._database = database
         self._queues = queues
         self._index = index
         self._popper = popper
         self._clock = clock
+        self._freed = freed
 
     def apply(self) -> int:
         return sum(self._apply(queue) for queue in list(self._queues.by_id.values()))
@@ -32,13 +42,13 @@ class Retention:
             return 0
         removed = 0
         for number in queue.partitions.values():
-            partition = self._popper.partition(number)
+            partition = self._popper.states.partition(number)
             floor = partition.floor_seq
             if options.retention_seconds:
                 cutoff_us = now_us - options.retention_seconds * _SECOND_US
                 floor = max(floor, self._last_before(queue, partition, cutoff_us, partition.last_seq))
             if options.completed_retention_seconds and queue.groups:
-                done = min(self._popper.state(group, partition).cursor_seq for group in queue.groups.values())
+                done = min(self._popper.states.cursor_seq(group, partition) for group in queue.groups.values())
                 cutoff_us = now_us - options.completed_retention_seconds * _SECOND_US
                 floor = max(floor, self._last_before(queue, partition, cutoff_us, done))
             if floor > partition.floor_seq:
@@ -73,21 +83,27 @@ class Retention:
         self._database.do("DELETE FROM blocks WHERE partition_id = ? AND last_seq <= ?", (number, floor))
         self._database.do("DELETE FROM transaction_ids WHERE partition_id = ? AND seq <= ?", (number, floor))
         self._database.do("DELETE FROM deleted_messages WHERE partition_id = ? AND seq <= ?", (number, floor))
+        for group in queue.groups.values():
+            # What it waits for may be gone: a lease on nothing is over.
+            if group.ready is not None and group.ready.wakes_us(number) is not None:
+                group.ready.wake(number)
+                self._freed.add(queue.info.name)
         return count
 
     def _between(self, queue: OpenQueue, partition: Partition, floor: int) -> tuple[int, int]:
         """Messages that go when the floor rises, and the bytes of their payloads."""
         count = size = 0
         seq = partition.floor_seq
-        deleted = self._popper.deleted(partition, seq)
+        deleted = self._popper.states.deleted(partition, seq)
         while seq < floor and (blocks := self._index.blocks_after(partition.partition_id, seq, 64)):
             for block in blocks:
                 record = self._index.record(queue, block)
+                sizes = record.payload_sizes()
                 for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
                     found = record.first_seq + place
                     if partition.floor_seq < found <= floor and found not in deleted:
                         count += 1
-                        size += record.payload_size(place)
+                        size += sizes[place]
                 seq = block.last_seq
         return count, size
 

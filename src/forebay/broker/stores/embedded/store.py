@@ -128,8 +128,8 @@ class EmbeddedStore:
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
         return await self._call(lambda: self._engine.answering.acknowledge(acknowledgements))
 
-    async def complete(self, lease_id: str) -> Completed | None:
-        return await self._call(lambda: self._engine.answering.complete(lease_id))
+    async def complete(self, lease_ids: Sequence[str]) -> list[Completed | None]:
+        return await self._call(lambda: [self._engine.answering.complete(lease_id) for lease_id in lease_ids])
 
     async def extend(self, lease_id: str, seconds: int) -> int | None:
         return await self._call(lambda: self._engine.answering.extend(lease_id, seconds))

@@ -205,13 +205,19 @@ class PostgresStore:
             self._wake(queue, 1)
             self._notices.tell_freed(queue)
 
-    async def complete(self, lease_id: str) -> Completed | None:
-        async def work(connection: Connection) -> tuple[Completed | None, acknowledging.Judged]:
-            return await acknowledging.complete(connection, lease_id, self._now_us())
+    async def complete(self, lease_ids: Sequence[str]) -> list[Completed | None]:
+        async def work(connection: Connection) -> dict[str, tuple[Completed | None, acknowledging.Judged]]:
+            # In one order for everybody: two requests with the same leases would wait for each other.
+            return {
+                lease_id: await acknowledging.complete(connection, lease_id, self._now_us())
+                for lease_id in sorted(set(lease_ids))
+            }
 
-        completed, judged = await self._database.run(work)
-        self._tell_freed(await judged.freed())
-        return completed
+        found = await self._database.run(work)
+        for _, judged in found.values():
+            self._tell_freed(await judged.freed())
+        # A lease that is named twice is completed once.
+        return [found.pop(lease_id)[0] if lease_id in found else None for lease_id in lease_ids]
 
     async def extend(self, lease_id: str, seconds: int) -> int | None:
         async def work(connection: Connection) -> int | None:

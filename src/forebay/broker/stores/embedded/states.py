@@ -1,0 +1,89 @@
+"""Where groups stand: the rows of `states` and `partitions`, read and written."""
+
+from __future__ import annotations
+
+from forebay.broker import delivery
+from forebay.broker.delivery import DeliveryState
+from forebay.broker.stores.embedded import lease_rows
+from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.fetching import Fetcher
+from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, Partition
+from forebay.broker.stores.embedded.lease_rows import FreshLease
+from forebay.broker.stores.embedded.queues import Group, Queues
+
+
+class States:
+    def __init__(self, database: Database, queues: Queues, fetcher: Fetcher) -> None:
+        self._database = database
+        self._queues = queues
+        self._fetcher = fetcher
+
+    def partition(self, partition_id: int) -> Partition:
+        statement = f"SELECT {PARTITION_COLUMNS} FROM partitions p WHERE p.id = ?"
+        return Partition(*self._database.one(statement, (partition_id,)))
+
+    def partition_and_state(self, group: Group, partition_id: int) -> tuple[Partition, DeliveryState] | None:
+        """Both in one step, as every claim and every answer needs them; None when there is no such partition."""
+        row = self._database.one(
+            f"SELECT {PARTITION_COLUMNS}, s.state FROM partitions p LEFT JOIN states s "
+            "ON s.group_id = ? AND s.partition_id = p.id WHERE p.id = ?",
+            (group.group_id, partition_id),
+        )
+        if row is None:
+            return None
+        partition = Partition(*row[:-1])
+        return partition, self.decoded(group, partition, row[-1])
+
+    def state(self, group: Group, partition: Partition) -> DeliveryState:
+        row = self._database.one(
+            "SELECT state FROM states WHERE group_id = ? AND partition_id = ?", (group.group_id, partition.partition_id)
+        )
+        return self.decoded(group, partition, row[0] if row else None)
+
+    def cursor_seq(self, group: Group, partition: Partition) -> int:
+        """Up to there everything is finished for the group; a little behind, where messages were deleted since."""
+        row = self._database.one(
+            "SELECT cursor_seq FROM states WHERE group_id = ? AND partition_id = ?",
+            (group.group_id, partition.partition_id),
+        )
+        return int(row[0]) if row else max(group.start_seq, partition.floor_seq)
+
+    def decoded(self, group: Group, partition: Partition, encoded: bytes | None) -> DeliveryState:
+        """A state as its row has it, without what was removed since."""
+        if encoded is None:
+            return DeliveryState(max(group.start_seq, partition.floor_seq))
+        found = lease_rows.decode(encoded)
+        state = found if isinstance(found, DeliveryState) else found.in_full(self._ids(partition, found))
+        if not partition.has_deleted and partition.floor_seq <= state.cursor_seq:
+            return state
+        deleted = self.deleted(partition, state.cursor_seq)
+        return delivery.without_gone(state, lambda seq: seq > partition.floor_seq and seq not in deleted)
+
+    def _ids(self, partition: Partition, lease: FreshLease) -> list[str]:
+        """Of the messages under a lease; empty for those that retention has removed since."""
+        start = max(lease.first_seq, partition.floor_seq + 1)
+        if start > lease.last_seq:
+            return [""] * lease.count
+        queue, count = self._queues.by_id[partition.queue_id], lease.last_seq - start + 1
+        found, _ = self._fetcher.fresh(queue, partition, start - 1, (), 0, count)
+        return [""] * (lease.count - count) + found.transaction_ids
+
+    def deleted(self, partition: Partition, after_seq: int) -> frozenset[int]:
+        """The messages behind `after_seq` that were deleted one by one."""
+        if not partition.has_deleted:
+            return frozenset()
+        rows = self._database.all(
+            "SELECT seq FROM deleted_messages WHERE partition_id = ? AND seq > ?", (partition.partition_id, after_seq)
+        )
+        return frozenset(seq for (seq,) in rows)
+
+    def save(self, group: Group, partition_id: int, state: DeliveryState) -> None:
+        self.save_encoded(group, partition_id, state, delivery.encode_state(state))
+
+    def save_encoded(self, group: Group, partition_id: int, state: DeliveryState | FreshLease, encoded: bytes) -> None:
+        self._database.do(
+            "INSERT INTO states (group_id, partition_id, cursor_seq, lease_id, state) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (group_id, partition_id) DO UPDATE SET cursor_seq = excluded.cursor_seq, "
+            "lease_id = excluded.lease_id, state = excluded.state",
+            (group.group_id, partition_id, state.cursor_seq, state.lease_id, encoded),
+        )

@@ -1,0 +1,84 @@
+"""Single records by the place where they stand, as consumers that follow a log want them: one, then one behind it.
+
+The segment that was read last stays open, and so does the window that was read of it: small records next to each other
+are read from the disk together, and the kernel sees somebody who reads on, and reads ahead. A window ends where the
+segment's durable bytes ended when it was read, so what is in it never changes.
+
+Only what is as it should be is found here. Whatever is odd about a record is left to a scan, which can tell what it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from forebay.commitlog.block import HEADER_BYTES, Header, crc_holds, parse_header
+from forebay.commitlog.columns import BodyRefused
+from forebay.commitlog.filesystem import File
+from forebay.commitlog.manifest import Entry
+from forebay.commitlog.plain import PlainRecord
+
+_WINDOW_BYTES = 128 << 10
+
+
+class SingleReads:
+    """Of one log, for any thread."""
+
+    def __init__(self, open_segment: Callable[[Entry], File]) -> None:
+        self._open = open_segment
+        self._lock = threading.Lock()
+        self._file: File | None = None
+        self._path = ""
+        self._window = b""
+        self._window_at = 0
+
+    def record(self, entry: Entry, first_seq: int, position: int) -> PlainRecord | None:
+        """The record that starts with `first_seq` at `position` of the segment; None if something is odd about it."""
+        with self._lock:
+            found = self._found(entry, position)
+        if found is None:
+            return None
+        data, offset, header = found
+        if header.first_seq != first_seq or not header.has_crc or not crc_holds(data, offset, header):
+            return None
+        if 2 * header.size < len(data) or offset % 4:
+            # A copy: else the record would keep the whole window in memory, or its integers are not where they should.
+            data, offset = data[offset : offset + header.size], 0
+        try:
+            return PlainRecord(data, offset, header)
+        except BodyRefused:
+            return None
+
+    def let_go(self) -> None:
+        """Close the segment, which may have been removed: its space is free when nobody has it open."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file, self._path, self._window = None, "", b""
+
+    def _found(self, entry: Entry, position: int) -> tuple[bytes, int, Header] | None:
+        """A window that has all of the record, where in it, and its header, which makes sense."""
+        if self._file is None or self._path != entry.path:
+            self._close()
+            self._file, self._path = self._open(entry), entry.path
+        offset = position - self._window_at
+        if not 0 <= offset <= len(self._window) - HEADER_BYTES:
+            offset = self._read(self._file, entry, position, _WINDOW_BYTES)
+        if len(self._window) < offset + HEADER_BYTES:
+            return None
+        header = parse_header(self._window, offset, position)
+        if isinstance(header, str):
+            return None
+        if offset + header.size > len(self._window):
+            offset = self._read(self._file, entry, position, max(header.size, _WINDOW_BYTES))
+        return (self._window, offset, header) if offset + header.size <= len(self._window) else None
+
+    def _read(self, file: File, entry: Entry, position: int, size: int) -> int:
+        """Move the window to `position`; returns where that is in it."""
+        self._window = b""
+        self._window = file.read_at(max(min(size, entry.size - position), 0), position)
+        self._window_at = position
+        return 0
