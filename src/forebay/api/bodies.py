@@ -197,7 +197,7 @@ def push_items(messages: Sequence[PushedMessage], place: str = "items") -> Seque
     """Messages as the store takes them."""
     is_one_place = _check_names(messages, place)
     given = [message.transaction_id for message in messages]
-    payloads = [bytes(message.payload) for message in messages]
+    payloads = [message.payload for message in messages]
     _check_sizes(payloads, place)
     missing = given.count(None)
     minted = minted_ids(missing)
@@ -219,7 +219,7 @@ def push_items(messages: Sequence[PushedMessage], place: str = "items") -> Seque
             message.namespace or "",
             message.task or "",
         )
-        for message, payload, transaction_id in zip(messages, payloads, given, strict=True)
+        for message, payload, transaction_id in zip(messages, map(bytes, payloads), given, strict=True)
     ]
 
 
@@ -228,7 +228,7 @@ def _has_more(messages: Sequence[PushedMessage]) -> bool:
     return any([message.trace_id or message.namespace or message.task for message in messages])  # noqa: C419 - faster
 
 
-def _check_sizes(payloads: Sequence[bytes], place: str) -> None:
+def _check_sizes(payloads: Sequence[Raw], place: str) -> None:
     if max(map(len, payloads), default=0) > PAYLOAD_BYTES_MAX:
         sizes = [len(payload) for payload in payloads]
         index = next(index for index, size in enumerate(sizes) if size > PAYLOAD_BYTES_MAX)

@@ -10,16 +10,28 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import overload
 
-from forebay.broker.store import PushItem
+from forebay.broker.store import Pushed, PushItem
+from forebay.model.message import Payload
+
+QUEUED = "queued"
 
 
 class PushRun(Sequence[PushItem]):
-    """JSON payloads without trace, headers, namespace or task; the ids were all given, or all minted."""
+    """JSON payloads without trace, headers, namespace or task; the ids were all given, or all minted.
+
+    Payloads may still be parts of their request. Who takes single messages gets them as bytes of their own.
+    """
 
     __slots__ = ("is_minted", "partition", "payloads", "queue", "transaction_ids")
 
     def __init__(
-        self, queue: str, partition: str, payloads: Sequence[bytes], transaction_ids: Sequence[str], *, is_minted: bool
+        self,
+        queue: str,
+        partition: str,
+        payloads: Sequence[Payload],
+        transaction_ids: Sequence[str],
+        *,
+        is_minted: bool,
     ) -> None:
         self.queue = queue
         self.partition = partition
@@ -35,7 +47,7 @@ class PushRun(Sequence[PushItem]):
             PushItem,
             repeat(self.queue),
             repeat(self.partition),
-            self.payloads,
+            map(bytes, self.payloads),
             self.transaction_ids,
             repeat(self.is_minted),
         )
@@ -48,4 +60,30 @@ class PushRun(Sequence[PushItem]):
         payloads, ids = self.payloads[place], self.transaction_ids[place]
         if isinstance(place, slice):
             return PushRun(self.queue, self.partition, payloads, ids, is_minted=self.is_minted)  # type: ignore[arg-type]
-        return PushItem(self.queue, self.partition, payloads, ids, self.is_minted)  # type: ignore[arg-type]
+        return PushItem(self.queue, self.partition, bytes(payloads), ids, self.is_minted)  # type: ignore[arg-type]
+
+
+class PushedRun(Sequence[Pushed]):
+    """What became of a run of messages: all of them are stored, numbered one after the other."""
+
+    __slots__ = ("partition_id", "receipt", "seqs")
+
+    def __init__(self, seqs: range, partition_id: str, receipt: str) -> None:
+        self.seqs = seqs
+        self.partition_id = partition_id
+        self.receipt = receipt
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    def __iter__(self) -> Iterator[Pushed]:
+        return map(Pushed, repeat(QUEUED), self.seqs, repeat(self.partition_id), repeat(self.receipt))
+
+    @overload
+    def __getitem__(self, place: int) -> Pushed: ...
+    @overload
+    def __getitem__(self, place: slice) -> PushedRun: ...
+    def __getitem__(self, place: int | slice) -> Pushed | PushedRun:
+        if isinstance(place, slice):
+            return PushedRun(self.seqs[place], self.partition_id, self.receipt)
+        return Pushed(QUEUED, self.seqs[place], self.partition_id, self.receipt)

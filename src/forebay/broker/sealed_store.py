@@ -59,7 +59,7 @@ class SealedStore:
             raise PayloadInClear(queue)
         return await self._inner.configure(queue, options, namespace, task)
 
-    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         return await self._sealed(items, self._inner.push)
 
     async def transact(

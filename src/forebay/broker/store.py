@@ -139,7 +139,7 @@ def judged_together(acknowledgements: Sequence[Acknowledgement]) -> dict[tuple[s
 class TransactionOutcome(NamedTuple):
     """All or nothing: when `error` is set, nothing of it happened."""
 
-    pushed: list[Pushed]
+    pushed: Sequence[Pushed]
     acknowledged: list[Acknowledged]
     error: str = ""
 
@@ -246,7 +246,7 @@ class Store(Protocol):
 
     # the way in
 
-    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         """Store the messages in order, durably, all or none; one answer each.
 
         Queues and partitions are made as needed. An id that its partition holds already is answered as a duplicate.

@@ -53,7 +53,7 @@ from typing import Any, NamedTuple
 import cramjam
 from crc32c import crc32c
 
-from forebay.model.message import MessageBatch
+from forebay.model.message import MessageBatch, Payload
 
 Piece = bytes | memoryview
 Columns = Sequence[Any]
@@ -236,7 +236,7 @@ def _body(columns: Columns, ends: Ends, present: int, tag: bytes, *, created_us:
         if count > 1 and value == column[-1] and column.count(value) == count:
             # One value for all, as the partition often is.
             size = len(value) * count
-            parts += (even_offsets(count, len(value)), value * count)
+            parts += (even_offsets(count, len(value)), bytes(value) * count)
         else:
             if places is None:
                 places = [*accumulate(map(len, column), initial=0)]
@@ -284,7 +284,7 @@ def _filled(
     return tuple([[empty] * len(batch) if part is None else part for part, batch in zip(column, batches, strict=True)])
 
 
-def sample_shrinks(payloads: Iterable[bytes]) -> bool:
+def sample_shrinks(payloads: Iterable[Payload]) -> bool:
     """Whether a sample of the payloads says that Snappy would make the record smaller by a third."""
     sample = b"".join(islice(payloads, _SAMPLE_MESSAGES))[:_SAMPLE_BYTES]
     return len(sample) >= _SAMPLE_BYTES_MIN and _shrinks(sample, cramjam.snappy.compress_raw(sample))

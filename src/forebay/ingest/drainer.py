@@ -26,7 +26,7 @@ from forebay.ingest.lane import BufferLane, Rotation
 
 _log = logging.getLogger("forebay.ingest")
 
-Push = Callable[[Sequence[PushItem]], Awaitable[list[Pushed]]]
+Push = Callable[[Sequence[PushItem]], Awaitable[Sequence[Pushed]]]
 
 
 @dataclass(slots=True)

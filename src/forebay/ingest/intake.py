@@ -76,7 +76,7 @@ class Intake:
 
     # pushing
 
-    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         """Store the messages, or buffer them durably; one answer each."""
         if self.keeper.is_paused:
             return await self._buffer(items)
@@ -86,7 +86,7 @@ class Intake:
             return await self._push_around_fences(items)
         return await self._push_directly(items)
 
-    async def _push_around_fences(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def _push_around_fences(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         if await self._are_free({(item.queue, item.partition) for item in items}):
             return await self._push_directly(items)
         is_all_held = self._is_remote and self._failover.has_strange_events()
@@ -107,7 +107,7 @@ class Intake:
                 pushed.update((n, Pushed("failed", 0, "", str(error))) for n in places)
         return [pushed[n] for n in range(len(items))]
 
-    async def _push_directly(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def _push_directly(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         try:
             return await self._attempt(items)
         except AppendFailed as error:
@@ -120,7 +120,7 @@ class Intake:
         except BufferExhausted as exhausted:
             raise _truth_of(exhausted, trouble) from None
 
-    async def _attempt(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def _attempt(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         if not self._is_remote:
             return await self._store.push(items)
         try:
@@ -129,7 +129,7 @@ class Intake:
             reason = f"no answer within {self.limits.store_seconds:g} s"
             raise StoreUnavailable(reason, is_outcome_unknown=True) from error
 
-    async def _buffer_or_insist(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def _buffer_or_insist(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         """The store was away a moment ago. If the buffer takes no more, it is asked all the same."""
         try:
             return await self._buffer(items)
@@ -141,7 +141,7 @@ class Intake:
             except StoreUnavailable as trouble:
                 raise _truth_of(exhausted, trouble) from None
 
-    async def _buffer_or_raise(self, items: Sequence[PushItem], error: AppendFailed) -> list[Pushed]:
+    async def _buffer_or_raise(self, items: Sequence[PushItem], error: AppendFailed) -> Sequence[Pushed]:
         """The embedded store's disk refuses. If the buffer's does too, the store's reason is the better answer."""
         try:
             pushed = await self._buffer(items)
@@ -150,12 +150,14 @@ class Intake:
         self.keeper.note_failure(str(error))
         return pushed
 
-    async def _buffer(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def _buffer(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         await self._append(self._failover, items)
         self.keeper.poke()
         return [Pushed("buffered", 0, "", "buffer")] * len(items)
 
-    async def push_qos0(self, items: Sequence[PushItem], buffer_ms: int | None, buffer_max: int | None) -> list[Pushed]:
+    async def push_qos0(
+        self, items: Sequence[PushItem], buffer_ms: int | None, buffer_max: int | None
+    ) -> Sequence[Pushed]:
         """Give the messages to the operating system, and store them together with others a moment later."""
         await self._append(self.keeper.qos0, items)
         if self.keeper.schedule.note(len(items), buffer_ms, buffer_max, time.monotonic()):

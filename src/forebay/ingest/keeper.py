@@ -190,7 +190,7 @@ class BufferKeeper:
         if drainer.counts.drained > before:
             _log.info("%s: %d events flushed", drainer.lane.lane, drainer.counts.drained - before)
 
-    async def _push_chunk(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def _push_chunk(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         async with asyncio.timeout(self._limits.drain_seconds):
             pushed = await self._store.push(items)
         self.note_success()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from msgspec import Raw
+
 CREATED_US_MAX = 253_402_300_799_999_999
 """The end of the year 9999, the last moment that calendars and Arrow's readers agree on."""
 PAYLOAD_IS_BINARY = 0b01
@@ -20,6 +22,10 @@ PAYLOAD_IS_ENCRYPTED = 0b10
 """Flag: the payload is sealed with the queue's key."""
 TRANSACTION_ID_IS_MINTED = 0b100
 """Flag: the producer gave no transaction id; the one that the message has was made for it."""
+
+
+Payload = bytes | Raw
+"""Bytes, or a part of a request that is not copied out of it."""
 
 
 class SeqRange(NamedTuple):
@@ -36,7 +42,7 @@ class MessageBatch:
     A batch with columns of unequal length or times outside the calendar cannot be made: `ValueError` says why.
     """
 
-    payloads: Sequence[bytes]
+    payloads: Sequence[Payload]
     created_us: Sequence[int]
     """When each message was accepted, microseconds since 1970 UTC, at least 0."""
     partitions: Sequence[bytes] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from forebay.ingest.buffer_directory import BufferDirectory, Lane
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, FullDisk, nth
 
 
-def statuses(pushed: list[Pushed]) -> list[str]:
+def statuses(pushed: Sequence[Pushed]) -> list[str]:
     return [one.status for one in pushed]
 
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
-from forebay.model.ids import minted_id
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebay.model.ids import minted_id, minted_ids, numbered
 
 
 def test_minted_ids_never_repeat() -> None:
@@ -28,3 +33,14 @@ def test_forked_process_mints_ids_of_its_own() -> None:
     os.close(reading)
     os.close(writing)
     assert theirs[:23] != minted_id()[:23]
+
+
+@given(first=st.integers(0, 1 << 48), count=st.integers(0, 600))
+def test_numbers_are_written_as_a_format_would(first: int, count: int) -> None:
+    assert numbered("x-", first, count) == [f"x-{number:012x}" for number in range(first, first + count)]
+
+
+def test_ids_of_several_threads_are_all_different() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        ids = list(chain.from_iterable(pool.map(minted_ids, range(200))))
+    assert len(set(ids)) == len(ids) == sum(range(200))

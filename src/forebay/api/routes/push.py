@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from forebay.api.answers import BufferedItem, FailedItem, PushedItem, PushSummary, answered, message_id, message_ids
 from forebay.api.bodies import PushBody, decoded, push_items
@@ -10,7 +11,7 @@ from forebay.api.exchange import Answer, Request
 from forebay.api.parameters import Switch
 from forebay.api.routing import Needs, Route, Scope
 from forebay.api.service import Service
-from forebay.broker.push_run import PushRun
+from forebay.broker.push_run import QUEUED, PushedRun, PushRun
 from forebay.broker.store import Pushed, PushItem
 
 FAILED = "failed"
@@ -23,7 +24,7 @@ async def push(service: Service, request: Request) -> Answer:
     body = decoded(PushBody, raw)
     items = push_items(body.items)
     is_qos0 = service.intake is not None and (body.buffer_ms is not None or body.buffer_max is not None)
-    pushed: list[Pushed] = []
+    pushed: Sequence[Pushed] = ()
     if items and is_qos0 and service.intake is not None:
         pushed = await service.intake.push_qos0(items, body.buffer_ms, body.buffer_max)
     elif items:
@@ -33,7 +34,7 @@ async def push(service: Service, request: Request) -> Answer:
     counts.bytes_in += len(raw)
     if is_qos0 or (request.query_string and SUMMARY.read(request.query)):
         return _summary(service, pushed, is_qos0=is_qos0)
-    if 0 in [found.seq for found in pushed]:
+    if not isinstance(pushed, PushedRun) and 0 in [found.seq for found in pushed]:
         return answered(_told_in_part(items, pushed, is_healthy=service.is_db_healthy), 201)
     service.waiting.announce_items(items)
     return answered(_told(items, pushed) if items else [], 201)
@@ -51,18 +52,14 @@ def _told(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedIte
     """Column by column, in a third of the time that message by message takes where there are many."""
     if len(items) == 1:
         return [_told_one(0, items[0], pushed[0])]
+    if isinstance(items, PushRun) and isinstance(pushed, PushedRun):
+        return _told_run(items, pushed)
     seqs = [found.seq for found in pushed]
     partition_ids = [found.partition_id for found in pushed]
-    ids: Sequence[str]
-    trace_ids: Sequence[str | None]
-    if isinstance(items, PushRun):
-        ids, trace_ids = items.transaction_ids, [None] * len(items)
-        own_ids = message_ids(items.queue, seqs)
-    else:
-        ids, trace_ids = [item.transaction_id for item in items], [item.trace_id or None for item in items]
-        queues = [item.queue for item in items]
-        is_one = queues.count(queues[0]) == len(queues)
-        own_ids = message_ids(queues[0], seqs) if is_one else list(map(message_id, queues, seqs))
+    ids, trace_ids = [item.transaction_id for item in items], [item.trace_id or None for item in items]
+    queues = [item.queue for item in items]
+    is_one = queues.count(queues[0]) == len(queues)
+    own_ids = message_ids(queues[0], seqs) if is_one else list(map(message_id, queues, seqs))
     return list(
         map(
             PushedItem,
@@ -78,6 +75,29 @@ def _told(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedIte
             [found.receipt for found in pushed],
             trace_ids,
             trace_ids,
+        )
+    )
+
+
+def _told_run(items: PushRun, pushed: PushedRun) -> list[PushedItem]:
+    """The same for messages that have most of it in common."""
+    ids, own_ids = items.transaction_ids, message_ids(items.queue, pushed.seqs)
+    partition_id, nothing = repeat(pushed.partition_id), repeat(None)
+    return list(
+        map(
+            PushedItem,
+            range(len(items)),
+            repeat(QUEUED),
+            ids,
+            ids,
+            own_ids,
+            own_ids,
+            partition_id,
+            partition_id,
+            pushed.seqs,
+            repeat(pushed.receipt),
+            nothing,
+            nothing,
         )
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from forebay.broker.push_run import PushRun
 from forebay.broker.store import PushItem
-from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, MessageBatch
+from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, MessageBatch, Payload
 
 RECORD_BYTES_MAX = 16 << 20
 """What a queue gets in one cycle is cut into records of about this size."""
@@ -64,7 +64,7 @@ class Arrivals:
         yield slice(start, count), [items[start:]]
 
 
-def _payloads(part: PushRun | list[PushItem]) -> Sequence[bytes]:
+def _payloads(part: PushRun | list[PushItem]) -> Sequence[Payload]:
     return part.payloads if isinstance(part, PushRun) else [item.payload for item in part]
 
 

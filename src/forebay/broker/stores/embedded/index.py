@@ -216,6 +216,9 @@ class MessageIndex:
 
 def _shares(first_seq: int, partition_ids: Sequence[int], sizes: Iterable[int]) -> dict[int, list[int]]:
     """For each partition its first and last seq in a record, how many messages it has there, and their bytes."""
+    count, first = len(partition_ids), partition_ids[0]
+    if first == partition_ids[-1] and partition_ids.count(first) == count:
+        return {first: [first_seq, first_seq + count - 1, count, sum(sizes)]}
     shares: dict[int, list[int]] = {}
     left = iter(sizes)
     seq = first_seq

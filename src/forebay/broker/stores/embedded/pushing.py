@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import repeat
+from dataclasses import dataclass
 
 from forebay.broker.encryption import is_sealed
-from forebay.broker.push_run import PushRun
+from forebay.broker.push_run import PushedRun, PushRun
 from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.embedded.arrivals import Arrivals, as_columns
 from forebay.broker.stores.embedded.index import MessageIndex
@@ -31,7 +30,7 @@ class Request:
     """One push as it came, and what came of it."""
 
     items: Sequence[PushItem]
-    answers: list[Pushed] = field(default_factory=list)
+    answers: Sequence[Pushed] = ()
     error: Exception | None = None
 
 
@@ -70,7 +69,7 @@ class Pusher:
                     request.error = request.error or failed
         return stored
 
-    def push_tagged(self, items: Sequence[PushItem], tag: bytes) -> list[Pushed]:
+    def push_tagged(self, items: Sequence[PushItem], tag: bytes) -> Sequence[Pushed]:
         """Store messages of any queues; they count only if the tag is committed with the database's transaction."""
         by_queue: dict[str, list[int]] = {}
         for place, item in enumerate(items):
@@ -157,13 +156,13 @@ class Pusher:
         if queue.info.options.encryption_enabled and not all(is_sealed(item.payload) for item in items):
             raise PayloadInClear(queue.info.name)
 
-    def _accept(self, queue: OpenQueue, items: Sequence[PushItem], arrivals: Arrivals) -> list[Pushed]:
+    def _accept(self, queue: OpenQueue, items: Sequence[PushItem], arrivals: Arrivals) -> Sequence[Pushed]:
         seq = arrivals.first_seq + arrivals.count
         if isinstance(items, PushRun) and (items.is_minted or arrivals.has_claimed_ids):
             number = self._queues.partition_id(queue, items.partition)
             arrivals.add_run(items, number)
             seqs = range(seq, seq + len(items))
-            return list(map(Pushed, repeat("queued"), seqs, repeat(queue.wire_id(number)), repeat("log")))
+            return PushedRun(seqs, queue.wire_id(number), "log")
         numbers = {name: self._queues.partition_id(queue, name) for name in {item.partition for item in items}}
         wire_ids = {name: queue.wire_id(number) for name, number in numbers.items()}
         taken_ids, are_ids_new = arrivals.taken_ids, arrivals.has_claimed_ids

@@ -110,7 +110,7 @@ class EmbeddedStore:
 
     # --- messages in and out ---
 
-    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         if not items:
             return []
         if isinstance(items, PushRun) or len({item.queue for item in items}) == 1:
