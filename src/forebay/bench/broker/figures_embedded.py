@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from forebay.bench.broker import servers
+from forebay.bench.broker.committer_app import DIRECTORY_VARIABLE
 from forebay.bench.broker.load_process import LoadProcess
 from forebay.bench.broker.plan import BATCH, BATCH_CONNECTIONS, SINGLE_CONNECTIONS, Plan
 from forebay.bench.broker.prepared import pushes
@@ -21,6 +23,8 @@ PUSH_ONE_TASKS = "push 1 by 64 tasks"
 PUSH_MANY = "push 100 over 8 connections"
 RATE = "messages/s"
 PREPARED = "prepared requests on both sides"
+BARE = "a bare committer"
+BARE_NOTE = "a server that decodes, appends to the commit log and answers: no queues, no index, no leases"
 CLIENTS = "each side through its own asyncio client"
 ONLY_OURS_PREPARED = "prepared requests on our side, the client on theirs: for information"
 
@@ -38,9 +42,11 @@ def _ceilings(url: str, directory: Path, plan: Plan) -> Iterator[Figure]:
     single = pushes(url, 1, SINGLE_CONNECTIONS, plan.single_requests)
     batched = pushes(url, BATCH, BATCH_CONNECTIONS, plan.batch_requests)
     beside = "an empty ASGI endpoint"
-    with servers.AsgiServer("forebay.bench.empty_app:app") as empty:
+    with servers.AsgiServer("forebay.bench.empty_app:app") as empty, _committer(directory) as committer:
         ceiling = pushes(empty.url, 1, SINGLE_CONNECTIONS, plan.single_requests, is_forebay=False)
         yield at_least(0.4, PUSH_ONE, RATE, single, beside, ceiling, rounds=plan.rounds, note=PREPARED)
+        bare = pushes(committer.url, 1, SINGLE_CONNECTIONS, plan.single_requests, is_forebay=False)
+        yield for_information(f"{PUSH_ONE}, {BARE}", RATE, bare, beside, ceiling, rounds=plan.rounds, note=BARE_NOTE)
     quiet = "100,000 messages/s"
     yield at_least(1, PUSH_MANY, RATE, batched, quiet, lambda: PUSH_FLOOR, rounds=plan.rounds, note="prepared requests")
     with LoadProcess("commitlog", str(directory), lanes=BATCH_CONNECTIONS) as log:
@@ -52,6 +58,15 @@ def _ceilings(url: str, directory: Path, plan: Plan) -> Iterator[Figure]:
             ceiling = pushes(empty.url, BATCH, BATCH_CONNECTIONS, plan.batch_requests, is_forebay=False)
             name, note = f"{PUSH_MANY}, empty ASGI endpoint", "a server that reads the requests and does nothing"
             yield for_information(name, RATE, ceiling, beside, alone, rounds=plan.rounds, note=note)
+        with _committer(directory) as committer:
+            bare = pushes(committer.url, BATCH, BATCH_CONNECTIONS, plan.batch_requests, is_forebay=False)
+            name = f"{PUSH_MANY}, {BARE}"
+            yield for_information(name, RATE, bare, beside, alone, rounds=plan.rounds, note=BARE_NOTE)
+
+
+def _committer(directory: Path) -> servers.AsgiServer:
+    place = directory / f"committer-{uuid.uuid4().hex}"
+    return servers.AsgiServer("forebay.bench.broker.committer_app:app", {DIRECTORY_VARIABLE: str(place)})
 
 
 def _valkey_every_second(url: str, client: LoadProcess, plan: Plan) -> Iterator[Figure]:
