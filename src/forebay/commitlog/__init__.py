@@ -41,7 +41,7 @@ that lists the segments, `docs/internals/` shows both with worked examples.
 | zeros written ahead  | the segment's size so far, up to 1 MiB         | cut off at a roll and at `close`  |
 | segments in a log    | 4,194,304                                      | refused when read                 |
 | memory of a reader   | `read_chunk_bytes` (1 MiB), or one record      |                                   |
-| kept open for reads  | one segment, and 128 KiB of it, or one record  | another one takes its place       |
+| kept open for reads  | one segment, and 128 KiB of it, in 64 logs     | the log read longest ago lets go  |
 | seek marks in memory | 256 segments                                   | the least used is found by walking|
 
 **What it does not do**: know queues, partitions, groups or leases (the broker's), delete single messages (whole

@@ -4,12 +4,15 @@ The segment that was read last stays open, and so does the window that was read 
 are read from the disk together, and the kernel sees somebody who reads on, and reads ahead. A window ends where the
 segment's durable bytes ended when it was read, so what is in it never changes.
 
+A process may have thousands of logs, so only those that were read last keep something open.
+
 Only what is as it should be is found here. Whatever is odd about a record is left to a scan, which can tell what it is.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 
 from forebay.commitlog.block import HEADER_BYTES, Header, crc_holds, parse_header
@@ -19,6 +22,32 @@ from forebay.commitlog.manifest import Entry
 from forebay.commitlog.plain import PlainRecord
 
 _WINDOW_BYTES = 128 << 10
+_KEPT_MAX = 64
+
+
+class _Kept:
+    """The logs of this process that have something open, those read last at the end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logs: OrderedDict[SingleReads, None] = OrderedDict()
+
+    def add(self, log: SingleReads) -> None:
+        """`log` was read; if there are too many now, the one that was not read for longest lets go."""
+        with self._lock:
+            self._logs[log] = None
+            self._logs.move_to_end(log)
+            oldest = self._logs.popitem(last=False)[0] if len(self._logs) > _KEPT_MAX else None
+        # With nobody's lock in hand: two logs that let go of each other would wait for ever.
+        if oldest is not None:
+            oldest.close()
+
+    def remove(self, log: SingleReads) -> None:
+        with self._lock:
+            self._logs.pop(log, None)
+
+
+_kept = _Kept()
 
 
 class SingleReads:
@@ -36,6 +65,9 @@ class SingleReads:
         """The record that starts with `first_seq` at `position` of the segment; None if something is odd about it."""
         with self._lock:
             found = self._found(entry, position)
+            if len(self._window) > _WINDOW_BYTES:
+                self._window = b""  # of a large record, which has it now
+        _kept.add(self)
         if found is None:
             return None
         data, offset, header = found
@@ -51,6 +83,10 @@ class SingleReads:
 
     def let_go(self) -> None:
         """Close the segment, which may have been removed: its space is free when nobody has it open."""
+        self.close()
+        _kept.remove(self)
+
+    def close(self) -> None:
         with self._lock:
             self._close()
 

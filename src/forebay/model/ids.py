@@ -43,7 +43,7 @@ def minted_ids(number: int) -> list[str]:
     with _lock:
         first = _next_number
         _next_number += number
-    return numbered(_prefix, first, number)
+    return [f"{_prefix}{first:012x}"] if number == 1 else numbered(_prefix, first, number)
 
 
 def numbered(prefix: str, first: int, count: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,33 @@ def test_a_removed_segment_is_not_kept_open(tmp_path: Path) -> None:
     check(log, last, 600)
     log.close()
     assert open_segments(log) == []
+
+
+def test_many_logs_keep_few_segments_open(tmp_path: Path) -> None:
+    logs = [CommitLog.open(tmp_path / str(number)) for number in range(70)]
+    places = [filled(log, [100])[0] for log in logs]
+    for _ in range(2):
+        for log, place in zip(logs, places, strict=True):
+            check(log, place, 100)
+    assert sum(len(open_segments(log)) for log in logs) <= 64
+    assert open_segments(logs[-1]), "the last one read is kept"
+    for log in logs:
+        log.close()
+
+
+def test_logs_that_make_room_for_each_other_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    logs = [CommitLog.open(tmp_path / str(number)) for number in range(80)]
+    places = [filled(log, [100])[0] for log in logs]
+
+    def read(start: int) -> None:
+        for step in range(400):
+            number = (start + 7 * step) % len(logs)
+            check(logs[number], places[number], 100)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(read, range(4)))
+    for log in logs:
+        log.close()
 
 
 def test_a_seq_that_is_not_there_yet_is_told(tmp_path: Path) -> None:
