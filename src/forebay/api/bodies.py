@@ -19,7 +19,7 @@ from forebay.api.problems import Problem, wrong
 from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY
 from forebay.broker.push_run import PushRun
 from forebay.broker.store import PushItem
-from forebay.model.ids import minted_ids
+from forebay.model.ids import minted_id, minted_ids
 from forebay.model.queue import DEFAULT_PARTITION, NAME_CHARACTERS_MAX
 
 ITEMS_MAX = 10_000
@@ -195,13 +195,15 @@ def _named(message: str) -> Problem:
 
 def push_items(messages: Sequence[PushedMessage], place: str = "items") -> Sequence[PushItem]:
     """Messages as the store takes them."""
+    if len(messages) == 1:
+        return [_push_item(messages[0], place)]
     is_one_place = _check_names(messages, place)
     given = [message.transaction_id for message in messages]
     payloads = [message.payload for message in messages]
     _check_sizes(payloads, place)
     missing = given.count(None)
     minted = minted_ids(missing)
-    if len(messages) > 1 and is_one_place and missing in (0, len(messages)) and not _has_more(messages):
+    if is_one_place and missing in (0, len(messages)) and not _has_more(messages):
         ids = minted or cast(list[str], given)
         partition = messages[0].partition or DEFAULT_PARTITION
         return PushRun(messages[0].queue, partition, payloads, ids, is_minted=missing > 0)
@@ -221,6 +223,28 @@ def push_items(messages: Sequence[PushedMessage], place: str = "items") -> Seque
         )
         for message, payload, transaction_id in zip(messages, map(bytes, payloads), given, strict=True)
     ]
+
+
+def _push_item(message: PushedMessage, place: str) -> PushItem:
+    """A message that comes alone, as most do: without the lists that many messages are looked at by."""
+    queue = checked_name(message.queue, f"{place}[0].queue")
+    partition = message.partition or DEFAULT_PARTITION
+    if partition is not DEFAULT_PARTITION:
+        checked_name(partition, f"{place}[0].partition")
+    _check_sizes([message.payload], place)
+    given = message.transaction_id
+    return PushItem(
+        queue,
+        partition,
+        bytes(message.payload),
+        given or minted_id(),
+        given is None,
+        message.trace_id or "",
+        b"",
+        False,
+        message.namespace or "",
+        message.task or "",
+    )
 
 
 def _has_more(messages: Sequence[PushedMessage]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from forebay.client.addresses import Address
-from forebay.model.ids import minted_ids
+from forebay.model.ids import minted_id, minted_ids
 from forebay.model.queue import DEFAULT_PARTITION
 
 _encode = msgspec.json.Encoder().encode
@@ -26,7 +26,7 @@ class Outgoing(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 def outgoing(place: Address, data: object, transaction_id: str | None = None, trace_id: str | None = None) -> Outgoing:
-    given = transaction_id or minted_ids(1)[0]
+    given = transaction_id or minted_id()
     return Outgoing(place.queue, place.partition or DEFAULT_PARTITION, data, given, trace_id or None)
 
 

@@ -34,7 +34,11 @@ def minted_id() -> str:
 
     Counting is faster than drawing, and ids that follow each other are cheap for an index to take in.
     """
-    return minted_ids(1)[0]
+    global _next_number
+    with _lock:
+        number = _next_number
+        _next_number += 1
+    return f"{_prefix}{number:012x}"
 
 
 def minted_ids(number: int) -> list[str]:
@@ -43,7 +47,7 @@ def minted_ids(number: int) -> list[str]:
     with _lock:
         first = _next_number
         _next_number += number
-    return [f"{_prefix}{first:012x}"] if number == 1 else numbered(_prefix, first, number)
+    return numbered(_prefix, first, number)
 
 
 def numbered(prefix: str, first: int, count: int) -> list[str]:

@@ -10,6 +10,7 @@ from forebay.broker.stores.embedded.fetching import Fetcher
 from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, Partition
 from forebay.broker.stores.embedded.lease_rows import FreshLease
 from forebay.broker.stores.embedded.queues import Group, Queues
+from forebay.errors import InvariantBroken
 
 
 class States:
@@ -66,6 +67,8 @@ class States:
             return [""] * lease.count
         queue, count = self._queues.by_id[partition.queue_id], lease.last_seq - start + 1
         found, _ = self._fetcher.fresh(queue, partition, start - 1, (), 0, count)
+        if len(found) != count:
+            raise InvariantBroken(f"{len(found)} of {count} messages under a lease on {partition.name!r} are there")
         return [""] * (lease.count - count) + found.transaction_ids
 
     def deleted(self, partition: Partition, after_seq: int) -> frozenset[int]:
