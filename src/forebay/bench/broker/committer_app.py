@@ -8,24 +8,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
+from forebay.bench.asgi import END, START, Receive, Send, body_of
 from forebay.commitlog import CommitLog
 from forebay.model.ids import minted_ids
 from forebay.model.message import MessageBatch
 
 DIRECTORY_VARIABLE = "BENCH_LOG_DIRECTORY"
-
-_BODY = b'[{"index":0,"status":"queued"}]'
-_START = {
-    "type": "http.response.start",
-    "status": 201,
-    "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(_BODY)).encode())],
-}
-_END = {"type": "http.response.body", "body": _BODY}
 
 
 class _Item(msgspec.Struct, gc=False):
@@ -41,18 +33,10 @@ _decode = msgspec.json.Decoder(_Push).decode
 _logs: list[CommitLog] = []
 
 
-async def app(
-    scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
-) -> None:
+async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
         return
-    parts = []
-    while True:
-        event = await receive()
-        parts.append(event.get("body", b""))
-        if not event.get("more_body"):
-            break
-    items = _decode(b"".join(parts)).items
+    items = _decode(await body_of(receive)).items
     count = len(items)
     batch = MessageBatch(
         payloads=[item.payload for item in items],
@@ -61,8 +45,8 @@ async def app(
         transaction_ids=[minted.encode() for minted in minted_ids(count)],
     )
     await _log().append_async(batch)
-    await send(_START)
-    await send(_END)
+    await send(START)
+    await send(END)
 
 
 def _log() -> CommitLog:

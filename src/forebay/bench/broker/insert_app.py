@@ -9,24 +9,16 @@ from __future__ import annotations
 import importlib
 import os
 import uuid
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
+from forebay.bench.asgi import END, START, Receive, Send, body_of
 from forebay.bench.broker.systems.postgres_table import INSERT_ONE
 
 POOL_CONNECTIONS = 16
 """On two cores, 8, 16 and 32 gave the same, within what the machine itself varies by."""
 URL_VARIABLE = "BENCH_POSTGRES_URL"
-
-_BODY = b'[{"index":0,"status":"queued"}]'
-_START = {
-    "type": "http.response.start",
-    "status": 201,
-    "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(_BODY)).encode())],
-}
-_END = {"type": "http.response.body", "body": _BODY}
 
 
 class _Item(msgspec.Struct):
@@ -60,20 +52,12 @@ async def _pool() -> Any:
     return _pools[0]
 
 
-async def app(
-    scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
-) -> None:
+async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
         return
-    parts = []
-    while True:
-        event = await receive()
-        parts.append(event.get("body", b""))
-        if not event.get("more_body"):
-            break
-    (item,) = _decode(b"".join(parts)).items
+    (item,) = _decode(await body_of(receive)).items
     pool = await _pool()
     async with pool.connection() as connection:
         await connection.execute(INSERT_ONE, (str(uuid.uuid4()), item.partition, bytes(item.payload)))
-    await send(_START)
-    await send(_END)
+    await send(START)
+    await send(END)
