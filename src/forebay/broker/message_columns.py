@@ -42,7 +42,7 @@ class MessageColumns(Sequence[Message]):
         self.attempts: list[int] = []
 
     def joined(self, other: MessageColumns) -> MessageColumns:
-        """These, and the others behind them."""
+        """These with the others behind them. What is joined is not used any more: one of the two becomes the result."""
         if not self.seqs:
             return other
         self.runs += other.runs

@@ -20,7 +20,8 @@ requests* (`forebay.bench.load`): bytes made beforehand, so that the server is w
 sides are driven by the published asyncio client of each (`systems`), all on uvloop, with the same number of connections
 and the same batches; Forebay's client makes one request of single pushes that wait at the same time, so 64 tasks need
 few connections. The goal counts for that pair. What the server does with prepared requests stands
-beside it without a goal (its goal is 0): on few cores the client, not the server, is what is slow.
+beside it without a goal (its goal is 0): on few cores the client, not the server, is what is slow. Without a goal stand
+also an endpoint that does nothing and a bare committer (`committer_app`), beside the lines that they explain.
 
 **Fairness.** Servers run one beside the other on the same disk and take turns; who waits is idle. Each is used as its
 own documentation says: streams and pipelines, asynchronous publishing with confirms, arrays in one INSERT, and the C

@@ -16,7 +16,7 @@ from forebay.broker import delivery
 from forebay.broker.delivery import DeliveryState, Pending
 from forebay.model.queue import QueueOptions
 
-SECOND_US = 1_000_000
+_SECOND_US = 1_000_000
 _IS_SHORT = b"\xc1"
 """No value of MessagePack begins with it, so no state that `delivery` encodes does."""
 
@@ -61,7 +61,7 @@ def leased(
     """What `delivery.claim` makes of messages that are all new, in short; None where that takes more than a range."""
     if state.pending or options.max_wait_seconds or not seqs or seqs[-1] - seqs[0] != len(seqs) - 1:
         return None
-    until_us = now_us + options.lease_seconds * SECOND_US
+    until_us = now_us + options.lease_seconds * _SECOND_US
     return FreshLease(state.cursor_seq, seqs[0], seqs[-1], lease_id, now_us, until_us, state.finished)
 
 
