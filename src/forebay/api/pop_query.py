@@ -34,7 +34,12 @@ SHAPE = Text(
     "`messages`: a list of messages. `columns`: a list for each of their properties, for less work with many of them.",
     words=("messages", "columns"),
 )
-PACKED = Switch("packed", False, "With `columns`: answer the payloads as they are, behind the JSON.")
+PACKED = Switch(
+    "packed",
+    False,
+    "With `columns`: answer the payloads as they are, behind the JSON. The answer is `FBP1`, the length of the JSON (4 "
+    "bytes, little-endian), the JSON with `ends` (where each payload ends) in place of `data`, and the payloads.",
+)
 NAMESPACE = Name("namespace", None, "Of the queues to pop from.")
 TASK = Name("task", None, "Of the queues to pop from.")
 
