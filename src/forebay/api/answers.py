@@ -50,7 +50,7 @@ def _id_prefix(queue: str) -> str:
 
 def message_id(queue: str, seq: int) -> str:
     """`hhhhhhhh-hhhh-8hhh-8sss-ssssssssssss`: a hash of the queue's name and the seq, as a UUID of version 8."""
-    return message_ids(queue, [seq])[0]
+    return message_ids(queue, [seq])[0] if seq >> 48 else f"{_id_prefix(queue)}000-{seq:012x}"
 
 
 def message_ids(queue: str, seqs: Sequence[int]) -> list[str]:

@@ -32,7 +32,7 @@ class BodyStream:
         self.is_whole = False
         self.is_gone = False
         self.size = 0
-        self._parts: list[bytes | bytearray] = []
+        self._parts: list[bytes | bytearray | memoryview] = []
         self._limit = DISCARDED_BYTES_MAX
         self._on_wanted = on_wanted
         self._reader: asyncio.Future[None] | None = None
@@ -49,7 +49,7 @@ class BodyStream:
         """What lies here and nobody has asked for yet."""
         return 0 if self._reader is not None or self.size > self._limit else self.size
 
-    def feed(self, part: bytes) -> None:
+    def feed(self, part: bytes | memoryview) -> None:
         self.size += len(part)
         parts = self._parts
         if self.size > self._limit:
@@ -59,9 +59,10 @@ class BodyStream:
         elif not parts or len(parts[-1]) >= PART_BYTES_MIN:
             parts.append(part)
         else:
-            if isinstance(parts[-1], bytes):
-                parts[-1] = bytearray(parts[-1])
-            parts[-1] += part
+            last = parts[-1]
+            if not isinstance(last, bytearray):
+                parts[-1] = last = bytearray(last)
+            last += part
 
     def end(self) -> None:
         self.is_whole = True

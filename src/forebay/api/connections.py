@@ -13,6 +13,7 @@ from email.utils import formatdate
 from typing import Protocol
 
 from forebay.api.exchange import Answer, Request, StreamedAnswer
+from forebay.api.known_heads import KnownHeads
 
 KEEP_ALIVE_SECONDS = 75
 SWEEP_SECONDS = 5
@@ -47,6 +48,7 @@ class Connections:
         self.is_stopping = False
         self.now = self.loop.time()
         self.date = b""
+        self.heads = KnownHeads()
         self._open: set[Connection] = set()
         self._all_gone: asyncio.Future[None] | None = None
         self._swept = self.now

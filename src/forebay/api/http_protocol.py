@@ -37,7 +37,7 @@ class HttpProtocol(asyncio.Protocol):
         self.task: asyncio.Task[None] | None = None
         self._connections = connections
         self._line: deque[Request] = deque()
-        self._parser = RequestParser(self._line, self._on_wanted)
+        self._parser = RequestParser(self._line, self._on_wanted, connections.heads)
         self._refusal: Problem | None = None
         self._is_deaf = False
         self._is_held_back = False

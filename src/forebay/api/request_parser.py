@@ -2,6 +2,8 @@
 
 llhttp refuses what two parsers could read in two ways: a length beside chunks, two lengths, a broken chunk, a header on
 two lines. What it does not limit is limited here: the size of a head, and of the trailers behind a body.
+
+A request whose head is known from before (see `known_heads`) goes past llhttp, with its body: that is most of them.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import httptools
 
 from forebay.api.body_stream import BodyStream
 from forebay.api.exchange import Request
+from forebay.api.known_heads import Head, KnownHeads
 from forebay.api.problems import Problem, wrong
 
 HEAD_BYTES_MAX = 64 * 1024
@@ -28,7 +31,12 @@ class RequestParser:
     """
 
     __slots__ = (
+        "_begun",
+        "_body_bytes_left",
         "_headers",
+        "_heads",
+        "_is_between",
+        "_keeps_alive",
         "_on_wanted",
         "_parser",
         "_silent_bytes",
@@ -38,10 +46,18 @@ class RequestParser:
         "owes_continue",
     )
 
-    def __init__(self, waiting: deque[Request], on_wanted: Callable[[], None]) -> None:
+    def __init__(self, waiting: deque[Request], on_wanted: Callable[[], None], heads: KnownHeads) -> None:
         """`on_wanted` is called when a handler waits for the body that is arriving."""
         self._waiting = waiting
         self._on_wanted = on_wanted
+        self._heads = heads
+        self._begun = b""
+        """What llhttp was given when a request began, until its head has been read."""
+        self._is_between = True
+        """Whether the next byte begins a request."""
+        self._keeps_alive = True
+        self._body_bytes_left = 0
+        """Of the body behind a known head."""
         self.arriving: BodyStream | None = None
         self.owes_continue = False
         """The client waits for our word before it sends the body."""
@@ -66,6 +82,47 @@ class RequestParser:
 
     def feed(self, data: bytes) -> None:
         """Raise the problem when this is no HTTP."""
+        if self._body_bytes_left:
+            data = self._feed_known_body(data)
+        while data and self._is_between:
+            head = self._heads.find(data)
+            if head is None:
+                self._begun = data
+                break
+            data = self._feed_known(head, data)
+        if data:
+            self._feed_unknown(data)
+
+    def _feed_known(self, head: Head, data: bytes) -> bytes:
+        """Take a request; returns what is behind it."""
+        start, method, raw_path, query_string, headers, body_bytes = head
+        self._silent_bytes = 0
+        stream = BodyStream(self._on_wanted)
+        self._waiting.append(Request(method, raw_path, query_string, headers, stream))
+        end = start + body_bytes
+        if end > len(data):
+            self.arriving = stream
+            self._is_between = False
+            self._body_bytes_left = body_bytes
+            return self._feed_known_body(memoryview(data)[start:])
+        if body_bytes:
+            stream.feed(data[start:end])
+        stream.is_whole = True
+        return data[end:]
+
+    def _feed_known_body(self, data: bytes | memoryview) -> bytes:
+        """Take what belongs to the body; returns what is behind it."""
+        stream, left = self.arriving, self._body_bytes_left
+        assert stream is not None
+        stream.feed(data if len(data) <= left else data[:left])
+        self._body_bytes_left = max(left - len(data), 0)
+        if not self._body_bytes_left:
+            self.arriving = None
+            self._is_between = True
+            stream.end()
+        return bytes(data[left:])
+
+    def _feed_unknown(self, data: bytes) -> None:
         self._silent_bytes += len(data)
         self._feed(data)
         if self._silent_bytes > HEAD_BYTES_MAX:
@@ -93,6 +150,9 @@ class RequestParser:
 
     # llhttp's calls
 
+    def on_message_begin(self) -> None:
+        self._is_between = False
+
     def on_url(self, part: bytes) -> None:
         self._target += part
         self._silent_bytes = self._silent_bytes or 1  # a head that began behind the end of the request before it
@@ -115,10 +175,14 @@ class RequestParser:
         method = parser.get_method()
         raw_path, query = _split(self._target)
         self.arriving = stream = BodyStream(self._on_wanted)
-        request = Request(_METHODS.get(method) or method.decode(), raw_path, query, self._headers, stream)
-        request.is_kept_alive = parser.should_keep_alive()
+        known_method = _METHODS.get(method)
+        request = Request(known_method or method.decode(), raw_path, query, self._headers, stream)
+        request.is_kept_alive = self._keeps_alive = parser.should_keep_alive()
         request.is_version_1_0 = is_version_1_0
         self._waiting.append(request)
+        if self._begun and known_method and request.is_kept_alive and not is_version_1_0:
+            self._heads.learn(self._begun, known_method, raw_path, query, self._headers)
+        self._begun = b""  # where the head of another request in the same data begins, nobody knows
         self._target = b""
         self._headers = []  # trailers come as headers too, and must not get among those of the head
         self._silent_bytes = 0
@@ -137,6 +201,7 @@ class RequestParser:
             return
         self.arriving.end()
         self.arriving = None
+        self._is_between = self._keeps_alive
         self.owes_continue = False
         if self._headers:
             self._headers = []

@@ -119,8 +119,8 @@ class Service:
 
     # the way in
 
-    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        return await (self.store.push(items) if self.intake is None else self.intake.push(items))
+    def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
+        return self.store.push(items) if self.intake is None else self.intake.push(items)
 
     async def wait_until_free(self, places: Iterable[Place]) -> None:
         if self.intake is not None:

@@ -59,8 +59,8 @@ class SealedStore:
             raise PayloadInClear(queue)
         return await self._inner.configure(queue, options, namespace, task)
 
-    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        return await self._sealed(items, self._inner.push)
+    def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
+        return self._sealed(items, self._inner.push)
 
     async def transact(
         self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
@@ -78,7 +78,7 @@ class SealedStore:
 
     def _stored(self, items: Sequence[PushItem]) -> Sequence[PushItem]:
         # The payloads of a run are JSON, and JSON does not begin as the mark does.
-        is_plain = isinstance(items, PushRun) or not any(map(_starts_with_mark, [item.payload for item in items]))
+        is_plain = type(items) is PushRun or not any(map(_starts_with_mark, [item.payload for item in items]))
         if is_plain and not self._encrypted:
             return items
         return [self._stored_one(item) for item in items]

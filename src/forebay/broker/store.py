@@ -11,7 +11,7 @@ store raises `ForebayError`s for what only it can know: `StoreUnavailable` (tran
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -246,7 +246,7 @@ class Store(Protocol):
 
     # the way in
 
-    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
+    def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
         """Store the messages in order, durably, all or none; one answer each.
 
         Queues and partitions are made as needed. An id that its partition holds already is answered as a duplicate.

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 from forebay.broker.encryption import Cipher
@@ -120,9 +120,10 @@ class Intake:
         except BufferExhausted as exhausted:
             raise _truth_of(exhausted, trouble) from None
 
-    async def _attempt(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        if not self._is_remote:
-            return await self._store.push(items)
+    def _attempt(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
+        return self._attempt_in_time(items) if self._is_remote else self._store.push(items)
+
+    async def _attempt_in_time(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         try:
             return await self._patience.hold(self._store.push(items))
         except TimeoutError as error:

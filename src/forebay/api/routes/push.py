@@ -34,7 +34,7 @@ async def push(service: Service, request: Request) -> Answer:
     counts.bytes_in += len(raw)
     if is_qos0 or (request.query_string and SUMMARY.read(request.query)):
         return _summary(service, pushed, is_qos0=is_qos0)
-    if not isinstance(pushed, PushedRun) and 0 in [found.seq for found in pushed]:
+    if type(pushed) is not PushedRun and 0 in [found.seq for found in pushed]:
         return answered(_told_in_part(items, pushed, is_healthy=service.is_db_healthy), 201)
     service.waiting.announce_items(items)
     return answered(_told(items, pushed) if items else [], 201)
@@ -52,7 +52,7 @@ def _told(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedIte
     """Column by column, in a third of the time that message by message takes where there are many."""
     if len(items) == 1:
         return [_told_one(0, items[0], pushed[0])]
-    if isinstance(items, PushRun) and isinstance(pushed, PushedRun):
+    if type(items) is PushRun and type(pushed) is PushedRun:
         return _told_run(items, pushed)
     seqs = [found.seq for found in pushed]
     partition_ids = [found.partition_id for found in pushed]

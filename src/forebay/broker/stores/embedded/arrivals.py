@@ -65,7 +65,7 @@ class Arrivals:
 
 
 def _payloads(part: PushRun | list[PushItem]) -> Sequence[Payload]:
-    return part.payloads if isinstance(part, PushRun) else [item.payload for item in part]
+    return part.payloads if type(part) is PushRun else [item.payload for item in part]
 
 
 def as_columns(parts: Sequence[PushRun | list[PushItem]], created_us: int) -> MessageBatch:
@@ -89,7 +89,7 @@ def as_columns(parts: Sequence[PushRun | list[PushItem]], created_us: int) -> Me
 def _columns_of(part: PushRun | list[PushItem]) -> list[Sequence[Any]]:
     """Payloads, partitions, ids, flags, traces, headers."""
     count = len(part)
-    if isinstance(part, PushRun):
+    if type(part) is PushRun:
         ids = [transaction_id.encode() for transaction_id in part.transaction_ids]
         nothing = [b""] * count
         flags = [TRANSACTION_ID_IS_MINTED * part.is_minted] * count

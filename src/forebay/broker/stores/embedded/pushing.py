@@ -104,7 +104,7 @@ class Pusher:
         """Where messages of the queue go next, and which of the producers' ids their partitions have already."""
         wanted: dict[int, set[str]] = {}
         for items in asked:
-            if isinstance(items, PushRun) and items.is_minted:
+            if type(items) is PushRun and items.is_minted:
                 continue
             for item in items:
                 if not item.is_minted and item.partition in queue.partitions:
@@ -122,7 +122,7 @@ class Pusher:
         names: list[str] = []
         ids: list[str] = []
         for items in asked:
-            if isinstance(items, PushRun):
+            if type(items) is PushRun:
                 if items.is_minted:
                     return None
                 names += [items.partition] * len(items)
@@ -158,7 +158,7 @@ class Pusher:
 
     def _accept(self, queue: OpenQueue, items: Sequence[PushItem], arrivals: Arrivals) -> Sequence[Pushed]:
         seq = arrivals.first_seq + arrivals.count
-        if isinstance(items, PushRun) and (items.is_minted or arrivals.has_claimed_ids):
+        if type(items) is PushRun and (items.is_minted or arrivals.has_claimed_ids):
             number = self._queues.partition_id(queue, items.partition)
             arrivals.add_run(items, number)
             seqs = range(seq, seq + len(items))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -110,11 +110,14 @@ class EmbeddedStore:
 
     # --- messages in and out ---
 
-    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
+    def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
+        if len(items) == 1 or type(items) is PushRun or len({item.queue for item in items}) == 1:
+            return self._open_line().submit(Request(items), synced=False)
+        return self._push_to_several(items)
+
+    async def _push_to_several(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         if not items:
             return []
-        if isinstance(items, PushRun) or len({item.queue for item in items}) == 1:
-            return await self._open_line().submit(Request(items), synced=False)  # type: ignore[no-any-return]
         outcome = await self._call(lambda: self._engine.transact(items, (), duplicates_abort=False), synced=True)
         return outcome.pushed
 
