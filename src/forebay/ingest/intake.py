@@ -56,6 +56,8 @@ class Intake:
         self._failover = self.keeper.failover
         self._patience = TimeLimit(self.limits.store_seconds)
         self._is_alerted = False
+        self._has_just_looked = False
+        """Whether it is known that no other process has buffered anything that the requests here have to wait for."""
         self._appending_bytes = 0
         """On their way to a file. What is written of them already counts twice, for a moment."""
         self._seen_bytes = self._bytes_since = 0
@@ -82,9 +84,22 @@ class Intake:
             return await self._buffer(items)
         if not self.keeper.health.is_healthy:
             return await self._buffer_or_insist(items)
-        if self._failover.backlog.events or (self._is_remote and self._failover.has_strange_events()):
+        if self._failover.backlog.events or (self._is_remote and self._are_there_strange_events()):
             return await self._push_around_fences(items)
         return await self._push_directly(items)
+
+    def _are_there_strange_events(self) -> bool:
+        """A look at the files takes as long as the rest of a push, so one does for all who were there before it."""
+        if not self._has_just_looked:
+            if self._failover.has_strange_events():
+                return True
+            self._has_just_looked = True
+            # Whoever comes later runs later than this, and looks again.
+            asyncio.get_running_loop().call_soon(self._forget_look)
+        return False
+
+    def _forget_look(self) -> None:
+        self._has_just_looked = False
 
     async def _push_around_fences(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         if await self._are_free({(item.queue, item.partition) for item in items}):

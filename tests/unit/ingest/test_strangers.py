@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from fixtures.buffer_steps import message
+import pytest
+
+from fixtures.buffer_steps import AWAY, Shelf, message, started, until
 from forebay.commitlog.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory, Lane
 from forebay.ingest.event import frames_of
@@ -84,3 +88,40 @@ async def test_events_that_come_while_others_are_counted_are_strangers(tmp_path:
     await watched.lane.adopt(lambda events: watched.append_as_other())
     assert watched.lane.backlog.events == 1
     assert watched.lane.has_strange_events()
+
+
+async def test_one_look_does_for_all_pushes_that_were_there_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(Shelf(), tmp_path, is_remote=True) as intake:
+        looks: list[BufferLane] = []
+        look = BufferLane.has_strange_events
+
+        def counted(lane: BufferLane) -> bool:
+            looks.append(lane)
+            return look(lane)
+
+        monkeypatch.setattr(BufferLane, "has_strange_events", counted)
+        for _ in range(2):
+            looks.clear()
+            await asyncio.gather(*[intake.push([message(str(n), partition=str(n))]) for n in range(20)])
+            assert len(looks) == 1
+
+
+def _is_stored(store: Shelf, texts: list[str]) -> bool:
+    return store.texts() == texts
+
+
+async def test_push_that_comes_after_a_look_is_fenced_by_what_came_before_it(tmp_path: Path) -> None:
+    store = Shelf()
+    async with started(store, tmp_path, is_remote=True) as owner, started(store, tmp_path, is_remote=True) as guest:
+        for round_number in range(5):
+            assert (await guest.push([message(f"{round_number}a")]))[0].status == "queued"
+            store.trouble = AWAY
+            assert (await owner.push([message(f"{round_number}b")]))[0].status == "buffered"
+            store.trouble = None
+            await guest.push([message(f"{round_number}c")])
+            stored = [f"{number}{letter}" for number in range(round_number + 1) for letter in "abc"]
+            await until(partial(_is_stored, store, stored))
+            await until(lambda: owner.is_db_healthy and guest.is_db_healthy and not owner.keeper.held_events)
+            await until(lambda: not guest.keeper.failover.has_strange_events())

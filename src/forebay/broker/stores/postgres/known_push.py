@@ -10,12 +10,13 @@ It is a bet. It is lost, and nothing may be committed, when a queue was deleted,
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
-from forebay.broker.store import Pushed, PushItem
+from forebay.broker.push_run import PushedRun, PushRun
+from forebay.broker.store import PushItem
 from forebay.broker.stores.postgres import push_statements
 from forebay.broker.stores.postgres.arrays import Bigints, Blobs, Booleans, Texts
 from forebay.broker.stores.postgres.connections import Row
@@ -38,6 +39,32 @@ class _Run(NamedTuple):
     before_in_queue: int
     before_in_partition: int
     size: int
+
+
+class _Columns:
+    """The messages of a group, as they are sent."""
+
+    def __init__(self) -> None:
+        self.payloads = Blobs()
+        self.transaction_ids = Texts()
+        self.trace_ids = Texts()
+        self.headers = Blobs()
+        self.are_binary = Booleans()
+
+    def add(self, request: Sequence[PushItem]) -> None:
+        if type(request) is PushRun:
+            count = len(request)
+            self.payloads += request.payloads
+            self.transaction_ids += request.transaction_ids
+            self.trace_ids += [""] * count
+            self.headers += [b""] * count
+            self.are_binary += [False] * count
+        else:
+            self.payloads += map(_payload_of, request)
+            self.transaction_ids += map(_transaction_id_of, request)
+            self.trace_ids += map(_trace_id_of, request)
+            self.headers += map(_headers_of, request)
+            self.are_binary += map(_is_binary_of, request)
 
 
 class KnownPush:
@@ -72,7 +99,7 @@ class KnownPush:
 
     def _take(self, request: Sequence[PushItem], known: PartitionNumbers, free: Container[str]) -> bool:
         runs: list[_Run] = []
-        for key, neighbours in groupby(request, _place_of):
+        for key, sizes in _payload_sizes(request):
             queue = key[0]
             place = self._places.get(key)
             if place is None:
@@ -83,19 +110,20 @@ class KnownPush:
                 self._added.append(0)
                 self._last_before.append(0)
                 place = self._places[key] = len(self._partition_ids)
-            items = list(neighbours)
-            count = len(items)
+            count = len(sizes)
             before = self._grown.get(queue, 0)
             runs.append(_Run(place, before, self._added[place - 1], count))
             self._grown[queue] = before + count
-            self._more_bytes[queue] = self._more_bytes.get(queue, 0) + sum(map(len, map(_payload_of, items)))
+            self._more_bytes[queue] = self._more_bytes.get(queue, 0) + sum(sizes)
             self._added[place - 1] += count
             self._last_before[place - 1] = before + count - 1
         self._runs.append(runs)
         return True
 
     def statements(self) -> list[Statement]:
-        items = list(chain.from_iterable(self.requests))
+        columns = _Columns()
+        for request in self.requests:
+            columns.add(request)
         runs = list(chain.from_iterable(self._runs))
         values: dict[str, object] = {
             "now_us": self._now_us,
@@ -108,11 +136,11 @@ class KnownPush:
             "before_in_partition": Bigints(
                 chain.from_iterable(range(before, before + count) for _, _, before, count in runs)
             ),
-            "are_binary": Booleans(map(_is_binary_of, items)),
-            "transaction_ids": Texts(map(_transaction_id_of, items)),
-            "trace_ids": Texts(map(_trace_id_of, items)),
-            "headers": Blobs(map(_headers_of, items)),
-            "payloads": Blobs(map(_payload_of, items)),
+            "are_binary": columns.are_binary,
+            "transaction_ids": columns.transaction_ids,
+            "trace_ids": columns.trace_ids,
+            "headers": columns.headers,
+            "payloads": columns.payloads,
             "last_before": Bigints(self._last_before),
             "added": Bigints(self._added),
             "grown_queues": Texts(self._grown),
@@ -137,10 +165,19 @@ class KnownPush:
             shown_ids.append(wire_id(queue_id, partition_id))
         outcomes: list[Outcome] = []
         for runs in self._runs:
-            outcome: list[Pushed] = []
-            for place, before, _, count in runs:
-                seqs = range(firsts[place] + before, firsts[place] + before + count)
-                outcome += map(Pushed, repeat("queued"), seqs, repeat(shown_ids[place]), repeat(RECEIPT))
-            outcomes.append(outcome)
+            pushed = [
+                PushedRun(range(firsts[place] + before, firsts[place] + before + count), shown_ids[place], RECEIPT)
+                for place, before, _, count in runs
+            ]
+            outcomes.append(pushed[0] if len(pushed) == 1 else list(chain.from_iterable(pushed)))
         wanted_elsewhere = {name for name, row in queues.items() if row[-1]}
         return Decided(outcomes, Availability(dict(self._grown), wanted_elsewhere), [])
+
+
+def _payload_sizes(request: Sequence[PushItem]) -> Iterator[tuple[tuple[str, str], list[int]]]:
+    """Of neighbours that go to one partition of a queue."""
+    if type(request) is PushRun:
+        yield (request.queue, request.partition), list(map(len, request.payloads))
+        return
+    for place, neighbours in groupby(request, _place_of):
+        yield place, [len(item.payload) for item in neighbours]

@@ -29,7 +29,7 @@ _log = logging.getLogger("forebay.store")
 class _Waiting(NamedTuple):
     items: Sequence[PushItem]
     size: int
-    future: asyncio.Future[list[Pushed]]
+    future: asyncio.Future[Sequence[Pushed]]
 
 
 class PushLine:
@@ -53,14 +53,14 @@ class PushLine:
         self._submitted_bytes = 0
         """Written by the loop alone, as `_taken_bytes` is by the thread: the difference is what waits."""
         self._taken_bytes = 0
-        self._taken: list[asyncio.Future[list[Pushed]]] = []
+        self._taken: list[asyncio.Future[Sequence[Pushed]]] = []
         """What the thread has taken and not settled."""
         self._thread: threading.Thread | None = None
 
-    def submit(self, items: Sequence[PushItem], size: int) -> asyncio.Future[list[Pushed]]:
+    def submit(self, items: Sequence[PushItem], size: int) -> asyncio.Future[Sequence[Pushed]]:
         """The commit to wait for. Cancelling it takes the push back, unless it is on its way already."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[Pushed]] = loop.create_future()
+        future: asyncio.Future[Sequence[Pushed]] = loop.create_future()
         self._submitted_bytes += size
         self._waiting.append(_Waiting(items, size, future))
         if not self._is_call_planned:
@@ -117,7 +117,7 @@ class PushLine:
 
     def _settle(
         self,
-        futures: Sequence[asyncio.Future[list[Pushed]]],
+        futures: Sequence[asyncio.Future[Sequence[Pushed]]],
         outcomes: Sequence[Outcome | Exception],
         availability: Availability,
     ) -> None:
@@ -130,7 +130,7 @@ class PushLine:
 
     def _hand_out(
         self,
-        futures: Sequence[asyncio.Future[list[Pushed]]],
+        futures: Sequence[asyncio.Future[Sequence[Pushed]]],
         outcomes: Sequence[Outcome | Exception],
         availability: Availability,
     ) -> None:

@@ -27,6 +27,7 @@ from typing import NamedTuple, cast
 import psycopg
 from psycopg import errors
 
+from forebay.broker.push_run import PushRun
 from forebay.broker.store import PushItem
 from forebay.broker.stores.postgres.attempts import (
     FAILURES,
@@ -275,7 +276,10 @@ class PushWriter:
 
 
 def _are_minted(requests: Requests) -> bool:
-    return all(item.is_minted for request in requests for item in request)
+    return all(
+        request.is_minted if type(request) is PushRun else all(item.is_minted for item in request)
+        for request in requests
+    )
 
 
 def _settle_all(group: Group, error: Exception) -> None:

@@ -29,7 +29,7 @@ from forebay.model.queue import QueueOptions, namespace_and_task_of, options_to_
 
 RECEIPT = "postgres"
 PARTITIONS_KNOWN_MAX = 100_000
-Outcome = list[Pushed] | QueueFull | PayloadInClear
+Outcome = Sequence[Pushed] | QueueFull | PayloadInClear
 PartitionNumbers = dict[tuple[str, str], int]
 """Of queue and partition names, as they were found last. A queue may have been deleted and made again since."""
 
@@ -105,6 +105,7 @@ class PushPlan:
         self._time_us = 0
 
     def steps(self, requests: Sequence[Sequence[PushItem]]) -> Steps:
+        requests = [list(request) for request in requests]  # a run would make its messages anew in every pass
         items = [item for request in requests for item in request]
         own = items if self._looks_for_all else [item for item in items if not item.is_minted]
         guess = [self._known.get((item.queue, item.partition), 0) for item in own]

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 import pyarrow as pa
 from psycopg.types.json import Jsonb
 
+from forebay.broker.push_run import PushRun
 from forebay.broker.store import (
     Acknowledged,
     Acknowledgement,
@@ -153,11 +154,11 @@ class PostgresStore:
 
     # the way in
 
-    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         if not items:
             return []
-        items = list(items)  # a run would make its messages anew in every pass
-        size = sum([len(item.payload) for item in items]) + ITEM_BYTES * len(items)
+        payloads = items.payloads if type(items) is PushRun else [item.payload for item in items]
+        size = sum(map(len, payloads)) + ITEM_BYTES * len(items)
         for _ in range(MAKE_QUEUES_MAX):
             try:
                 return await self._pushes.submit(items, size)
@@ -236,7 +237,7 @@ class PostgresStore:
     async def transact(
         self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
     ) -> TransactionOutcome:
-        async def work(connection: Connection) -> tuple[list[Pushed], acknowledging.Judged, Availability]:
+        async def work(connection: Connection) -> tuple[Sequence[Pushed], acknowledging.Judged, Availability]:
             push = Push(connection, self._now_us(), self._server_id)
             [pushed], availability = await push.store([pushes])
             if isinstance(pushed, QueueFull | PayloadInClear):
