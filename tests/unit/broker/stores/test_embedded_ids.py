@@ -1,4 +1,4 @@
-"""Ids that producers gave: claimed before their messages are written, and given back when writing fails."""
+"""Ids that producers gave: known from the moment their messages are written, and free when writing fails."""
 
 from __future__ import annotations
 

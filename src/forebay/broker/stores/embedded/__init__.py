@@ -3,8 +3,8 @@
 **Who is the authority.** The log is, for messages: a push is accepted when its record is synced. What SQLite knows of
 messages (which record holds which messages of which partition, explicit transaction ids) is derived; after a crash it
 catches up by reading each log from the last seq that was indexed. SQLite is the authority for queues, options, groups,
-cursors, leases, attempts, dead letters, traces and flags. Ids that producers gave are put into the index before their
-record is written, because that tells at once whether they are new; an append that fails takes them out again.
+cursors, leases, attempts, dead letters, traces and flags. The end of the index is kept in memory (`index_tail`) until
+somebody asks for more than whether an id is new, so that messages nobody waits for cost SQLite nothing.
 
 **One thread does it all.** The coroutines of `EmbeddedStore` hand work to the store's thread. In a *cycle* it takes all
 the work that waits, appends the pushes with one sync per queue, does the rest, and commits one SQLite transaction;

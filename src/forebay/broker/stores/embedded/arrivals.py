@@ -19,12 +19,12 @@ _ITEM_OVERHEAD_BYTES = 256
 class Arrivals:
     """Messages of one queue that are to be stored, in order: runs as they came, and lists of single ones."""
 
-    def __init__(self, first_seq: int, taken_ids: dict[tuple[int, str], int], *, has_claimed_ids: bool = False) -> None:
+    def __init__(self, first_seq: int, taken_ids: dict[tuple[int, str], int], *, are_ids_new: bool = False) -> None:
         self.first_seq = first_seq
         self.taken_ids = taken_ids
         """Ids that producers gave, with the seq of their message: those that were there before, and the new ones."""
-        self.has_claimed_ids = has_claimed_ids
-        """Whether the ids of all messages are in the index already."""
+        self.are_ids_new = are_ids_new
+        """Whether the ids of all messages were given, and are known to be new: then they are not in `taken_ids`."""
         self.partition_ids: list[int] = []
         self._parts: list[PushRun | list[PushItem]] = []
 
@@ -46,6 +46,13 @@ class Arrivals:
         self.partition_ids += [partition_id] * len(run)
         self._parts.append(run)
 
+    def given_ids(self, stop_seq: int) -> Iterable[tuple[int, str, int]]:
+        """Partition, id and seq of the messages below `stop_seq` whose producers gave an id."""
+        if self.are_ids_new:
+            ids = chain.from_iterable([_ids(part) for part in self._parts])
+            return zip(self.partition_ids, ids, range(self.first_seq, stop_seq), strict=False)
+        return [(*key, seq) for key, seq in self.taken_ids.items() if self.first_seq <= seq < stop_seq]
+
     def records(self) -> Iterator[tuple[slice, list[PushRun | list[PushItem]]]]:
         """What goes into each record, and its places among all messages."""
         count = self.count
@@ -66,6 +73,10 @@ class Arrivals:
 
 def _payloads(part: PushRun | list[PushItem]) -> Sequence[Payload]:
     return part.payloads if type(part) is PushRun else [item.payload for item in part]
+
+
+def _ids(part: PushRun | list[PushItem]) -> Sequence[str]:
+    return part.transaction_ids if type(part) is PushRun else [item.transaction_id for item in part]
 
 
 def as_columns(parts: Sequence[PushRun | list[PushItem]], created_us: int) -> MessageBatch:

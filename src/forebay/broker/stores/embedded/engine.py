@@ -90,6 +90,7 @@ class Engine:
 
     def close(self) -> None:
         with self.database.transaction(synced=True):
+            self._index.settle()
             for queue in self.queues.by_id.values():
                 self.database.many(
                     "UPDATE groups SET last_active_us = max(last_active_us, ?) WHERE id = ?",
@@ -111,6 +112,8 @@ class Engine:
                 pushes = [item.call for item in work if isinstance(item.call, Request)]
                 if pushes:
                     self._stored += self._pusher.push(pushes)
+                if len(pushes) < len(work) or self._index.is_tail_long:
+                    self._index.settle()
                 for item in work:
                     _do(item)
         except BaseException as error:
@@ -119,6 +122,7 @@ class Engine:
                 item.error = _as_refusal(error, is_outcome_unknown=isinstance(item.call, Request))
             # What was appended stays in the logs, so it is part of the queues, although nobody was told so.
             self._is_index_behind = True
+            self._index.forget_noted()
             self.queues.reload()
             self._cache.forget()
             self.stages.spare_files()

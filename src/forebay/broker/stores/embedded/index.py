@@ -1,24 +1,24 @@
 """The index of messages: which record holds which messages of which partition, and the ids that producers gave.
 
-Derived from the logs. `catch_up` makes it whole after a crash.
+Derived from the logs. `catch_up` makes it whole after a crash. What was noted last is looked up only when it is settled
+(`index_tail`), except for ids, which are always looked for in both places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import count, groupby, islice, repeat
+from itertools import groupby, islice
 from typing import NamedTuple
 
 import msgspec
 
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.index_tail import Change, IndexTail, Share
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.commitlog.block import NO_TAG
 
 encode_ids = msgspec.json.Encoder().encode
-_RUN_MIN = 8
-"""Where messages of one partition follow each other in runs of this length on average, ids are added run by run."""
 
 
 class Block(NamedTuple):
@@ -58,6 +58,58 @@ class MessageIndex:
         self._database = database
         self._queues = queues
         self._cache = cache
+        self._tail = IndexTail()
+
+    # messages that are new
+
+    def note(
+        self,
+        queue: OpenQueue,
+        first_seq: int,
+        position: int,
+        partition_ids: Sequence[int],
+        sizes: Iterable[int],
+        created_us: int,
+    ) -> None:
+        """A record was written, whose messages belong to these partitions and have payloads of these sizes, in order.
+
+        To be looked up when it is settled.
+        """
+        shares = _shares(first_seq, partition_ids, sizes)
+        self._tail.add(queue.queue_id, first_seq, position, shares, created_us)
+        _make_ready(queue, shares)
+
+    def note_ids(self, rows: Iterable[tuple[int, str, int]]) -> None:
+        """Partition, id and seq each, of messages that were written."""
+        self._tail.add_ids(rows)
+
+    @property
+    def is_tail_long(self) -> bool:
+        return self._tail.is_long
+
+    def settle(self) -> None:
+        """Put into the database what was noted."""
+        tail, self._tail = self._tail, IndexTail()
+        if tail.blocks:
+            self._write(sorted(tail.blocks), tail.changes)
+            for queue_id, seq in tail.indexed.items():
+                self._mark_indexed(queue_id, seq)
+        if tail.ids:
+            self.add_ids(sorted([(*key, seq) for key, seq in tail.ids.items()]))
+
+    def forget_noted(self) -> None:
+        """It will be read from the logs again."""
+        self._tail = IndexTail()
+
+    def add_shares(
+        self, queue: OpenQueue, first_seq: int, position: int, shares: Mapping[int, Share], created_us: int
+    ) -> None:
+        """Index one record by each partition's share of it, now."""
+        record = IndexTail()
+        record.add(queue.queue_id, first_seq, position, shares, created_us)
+        self._write(record.blocks, record.changes)
+        self.mark_indexed(queue, record.indexed[queue.queue_id])
+        _make_ready(queue, shares)
 
     def add(
         self,
@@ -68,69 +120,46 @@ class MessageIndex:
         sizes: Iterable[int],
         created_us: int,
     ) -> None:
-        """Index one record whose messages belong to these partitions and have payloads of these sizes, in order."""
-        shares = _shares(first_seq, partition_ids, sizes)
-        self.add_shares(queue, first_seq, position, shares, created_us)
+        """What `note` does, now."""
+        self.add_shares(queue, first_seq, position, _shares(first_seq, partition_ids, sizes), created_us)
 
-    def add_shares(
-        self, queue: OpenQueue, first_seq: int, position: int, shares: Mapping[int, Sequence[int]], created_us: int
-    ) -> None:
-        """Index one record by each partition's share of it: its first and last seq, how many messages, their bytes."""
+    def _write(self, blocks: Iterable[Sequence[int]], changes: Mapping[int, Change]) -> None:
         self._database.many(
             "INSERT INTO blocks (partition_id, first_seq, last_seq, count, before, record_seq, position) "
-            "VALUES (?1, ?2, ?3, ?4, (SELECT pushed FROM partitions WHERE id = ?1), ?5, ?6)",
-            [(pid, low, high, count, first_seq, position) for pid, (low, high, count, _) in shares.items()],
+            "VALUES (?1, ?2, ?3, ?4, ?5 + (SELECT pushed FROM partitions WHERE id = ?1), ?6, ?7)",
+            blocks,
         )
         self._database.many(
             "UPDATE partitions SET last_seq = ?, newest_us = max(newest_us, ?), pushed = pushed + ?, size = size + ? "
             "WHERE id = ?",
-            [(high, created_us, count, size, pid) for pid, (_, high, count, size) in shares.items()],
+            [(*change, partition_id) for partition_id, change in sorted(changes.items())],
         )
-        self.mark_indexed(queue, max(high for _, high, _, _ in shares.values()))
-        for group in queue.groups.values():
-            if group.ready is not None:
-                for partition_id in shares:
-                    group.ready.add(partition_id)
 
-    def add_ids(self, rows: Iterable[tuple[int, str, int]]) -> int:
-        """Partition, id and seq each. An id that is taken keeps its message. Returns how many were new."""
-        return self._database.many(
+    def add_ids(self, rows: Iterable[tuple[int, str, int]]) -> None:
+        """Partition, id and seq each. An id that is taken keeps its message."""
+        self._database.many(
             "INSERT OR IGNORE INTO transaction_ids (partition_id, transaction_id, seq) VALUES (?, ?, ?)", rows
         )
 
-    def claim_ids(self, first_seq: int, partition_ids: Sequence[int], ids: Sequence[str]) -> bool:
-        """Add the ids of messages that are numbered from `first_seq` on, unless one of them is taken: then none."""
-        lengths = [(partition_id, len(list(run))) for partition_id, run in groupby(partition_ids)]
-        if len(lengths) * _RUN_MIN <= len(ids):
-            added = self._add_runs(first_seq, lengths, ids)
-        else:
-            added = self.add_ids(zip(partition_ids, ids, count(first_seq)))
-        if added < len(ids):
-            self.give_ids_back(first_seq, partition_ids, ids)
-        return added == len(ids)
+    # ids
 
-    def _add_runs(self, first_seq: int, lengths: Sequence[tuple[int, int]], ids: Sequence[str]) -> int:
-        """For each run of messages of one partition one statement, in half the time of one for each id."""
-        added = start = 0
-        for partition_id, length in lengths:
-            run = encode_ids(ids[start : start + length]).decode()
-            added += self._database.do(
-                "INSERT OR IGNORE INTO transaction_ids (partition_id, transaction_id, seq) "
-                "SELECT ?1, value, ?2 + key FROM json_each(?3)",
-                (partition_id, first_seq + start, run),
-            )
-            start += length
-        return added
-
-    def give_ids_back(self, first_seq: int, partition_ids: Sequence[int], ids: Sequence[str]) -> None:
-        """Forget those ids that stand for messages from `first_seq` on."""
-        self._database.many(
-            "DELETE FROM transaction_ids WHERE partition_id = ? AND transaction_id = ? AND seq >= ?",
-            zip(partition_ids, ids, repeat(first_seq)),
+    def are_new(self, ids: Sequence[tuple[int, str]]) -> bool:
+        """Whether all these ids, each with its partition, are different and none is there."""
+        if len(set(ids)) < len(ids) or not self._tail.ids.keys().isdisjoint(ids):
+            return False
+        found = self._database.one(
+            "SELECT 1 FROM json_each(?) j CROSS JOIN transaction_ids t "
+            "ON t.partition_id = json_extract(j.value, '$[0]') AND t.transaction_id = json_extract(j.value, '$[1]') "
+            "LIMIT 1",
+            (encode_ids(ids).decode(),),
         )
+        return found is None
 
     def mark_indexed(self, queue: OpenQueue, seq: int) -> None:
-        self._database.do("UPDATE queues SET indexed_seq = ? WHERE id = ?", (seq, queue.queue_id))
+        self._mark_indexed(queue.queue_id, seq)
+
+    def _mark_indexed(self, queue_id: int, seq: int) -> None:
+        self._database.do("UPDATE queues SET indexed_seq = ? WHERE id = ?", (seq, queue_id))
 
     def seqs_of_ids(self, wanted: Mapping[int, Collection[str]]) -> dict[tuple[int, str], int]:
         """For ids by partition: those that are taken, each with the message that has it."""
@@ -143,6 +172,9 @@ class MessageIndex:
                 (partition_id, encode_ids(list(ids)).decode()),
             )
             found.update({(partition_id, transaction_id): seq for transaction_id, seq in rows})
+            if self._tail.ids:
+                noted = [(partition_id, transaction_id) for transaction_id in ids]
+                found.update({key: self._tail.ids[key] for key in noted if key in self._tail.ids})
         return found
 
     def blocks_after(self, partition_id: int, seq: int, limit: int) -> list[Block]:
@@ -212,6 +244,14 @@ class MessageIndex:
         if tag == NO_TAG:
             return True
         return self._database.one("SELECT 1 FROM committed_tags WHERE tag = ?", (tag,)) is not None
+
+
+def _make_ready(queue: OpenQueue, partition_ids: Iterable[int]) -> None:
+    """Let groups that know which partitions have something for them know of these too."""
+    for group in queue.groups.values():
+        if group.ready is not None:
+            for partition_id in partition_ids:
+                group.ready.add(partition_id)
 
 
 def _shares(first_seq: int, partition_ids: Sequence[int], sizes: Iterable[int]) -> dict[int, list[int]]:

@@ -51,9 +51,7 @@ class Pusher:
             first = same[0].items[0]
             queue = self._queues.made(name, first.namespace, first.task)
             asked = [request.items for request in same]
-            arrivals = self._claimed(queue, asked)
-            if arrivals is None:
-                arrivals = self._asked_for(queue, asked)
+            arrivals = self._all_new(queue, asked) or self._asked_for(queue, asked)
             for request in same:
                 try:
                     self._check_room(queue, arrivals, request.items)
@@ -111,14 +109,11 @@ class Pusher:
                     wanted.setdefault(queue.partitions[item.partition], set()).add(item.transaction_id)
         return Arrivals(queue.log.next_seq, self._index.seqs_of_ids(wanted))
 
-    def _claimed(self, queue: OpenQueue, asked: Iterable[Sequence[PushItem]]) -> Arrivals | None:
-        """Arrivals for messages whose ids are new, all of them: then there is nothing to look up.
-
-        Only for queues that refuse nothing, because the ids go into the index with the seqs that the messages will get.
-        """
+    def _all_new(self, queue: OpenQueue, asked: Iterable[Sequence[PushItem]]) -> Arrivals | None:
+        """Arrivals for messages whose ids were all given and are all new, as most are: one look for all of them."""
         options = queue.info.options
         if options.max_size or options.encryption_enabled:
-            return None
+            return None  # it may refuse some, and those must not make partitions
         names: list[str] = []
         ids: list[str] = []
         for items in asked:
@@ -133,16 +128,16 @@ class Pusher:
             names += [item.partition for item in items]
             ids += [item.transaction_id for item in items]
         numbers = {name: self._queues.partition_id(queue, name) for name in set(names)}
-        first_seq = queue.log.next_seq
-        if not self._index.claim_ids(first_seq, [numbers[name] for name in names], ids):
+        if not self._index.are_new(list(zip([numbers[name] for name in names], ids, strict=True))):
             return None
-        return Arrivals(first_seq, {}, has_claimed_ids=True)
+        return Arrivals(queue.log.next_seq, {}, are_ids_new=True)
 
     def _check_room(self, queue: OpenQueue, arrivals: Arrivals, items: Sequence[PushItem]) -> None:
         """Duplicates need no room."""
         limit = queue.info.options.max_size
         if not limit:
             return
+        self._index.settle()  # what waits is counted there
         new = {(item.partition, item.transaction_id) for item in items if not self._is_taken(queue, item, arrivals)}
         waiting = self._waiting(queue) + arrivals.count
         if new and waiting + len(new) > limit:
@@ -158,14 +153,14 @@ class Pusher:
 
     def _accept(self, queue: OpenQueue, items: Sequence[PushItem], arrivals: Arrivals) -> Sequence[Pushed]:
         seq = arrivals.first_seq + arrivals.count
-        if type(items) is PushRun and (items.is_minted or arrivals.has_claimed_ids):
+        if type(items) is PushRun and (items.is_minted or arrivals.are_ids_new):
             number = self._queues.partition_id(queue, items.partition)
             arrivals.add_run(items, number)
             seqs = range(seq, seq + len(items))
             return PushedRun(seqs, queue.wire_id(number), "log")
         numbers = {name: self._queues.partition_id(queue, name) for name in {item.partition for item in items}}
         wire_ids = {name: queue.wire_id(number) for name, number in numbers.items()}
-        taken_ids, are_ids_new = arrivals.taken_ids, arrivals.has_claimed_ids
+        taken_ids, are_ids_new = arrivals.taken_ids, arrivals.are_ids_new
         new: list[PushItem] = []
         answers = []
         for item in items:
@@ -187,14 +182,13 @@ class Pusher:
             return
         try:
             self._append(queue, arrivals, tag)
-        except AppendFailed:
-            if arrivals.has_claimed_ids:
-                ids = [item.transaction_id for item in arrivals]
-                self._index.give_ids_back(queue.log.next_seq, arrivals.partition_ids, ids)
-            raise
-        if not arrivals.has_claimed_ids:
-            new_ids = [(*key, seq) for key, seq in arrivals.taken_ids.items() if seq >= arrivals.first_seq]
-            self._index.add_ids(new_ids)
+        finally:
+            # Of several records, one may have been written before the next failed.
+            given = arrivals.given_ids(queue.log.next_seq)
+            if tag == NO_TAG:
+                self._index.note_ids(given)
+            else:
+                self._index.add_ids(given)
 
     def _append(self, queue: OpenQueue, arrivals: Arrivals, tag: bytes) -> None:
         now_us = self._clock.now_us()
@@ -202,4 +196,6 @@ class Pusher:
             batch = as_columns(parts, now_us)
             place = queue.log.append_record(batch, tag=tag)
             sizes = map(len, batch.payloads)
-            self._index.add(queue, place.first_seq, place.position, arrivals.partition_ids[places], sizes, now_us)
+            # A transaction's record counts only together with its tag, so it goes into the index together with that.
+            index = self._index.note if tag == NO_TAG else self._index.add
+            index(queue, place.first_seq, place.position, arrivals.partition_ids[places], sizes, now_us)

@@ -1,0 +1,67 @@
+"""The end of the index: what the logs hold and SQLite does not know yet.
+
+Every partition of a record has a row in the index, and so has every id. Messages that come one by one to many
+partitions touch as many pages of SQLite, each of which is written whole: more than a hundred times what a row is. So
+rows wait here, and go there together, in the order of the pages: when somebody wants to look something up, or when
+there are many.
+
+Nothing is lost with it. Where SQLite's index ends is written with it, and what is behind that is read from the logs
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+SHARES_MAX = 1024
+MESSAGES_MAX = 16_384
+PAYLOAD_BYTES_MAX = 64 << 20
+"""What is waited for at the most, and so what has to be read again after a crash."""
+
+Share = Sequence[int]
+"""Of one partition in a record: first and last seq, messages, bytes."""
+
+
+class Change(NamedTuple):
+    """What several records mean for a partition."""
+
+    last_seq: int
+    newest_us: int
+    messages: int
+    size: int
+
+
+class IndexTail:
+    def __init__(self) -> None:
+        self.blocks: list[tuple[int, int, int, int, int, int, int]] = []
+        """Partition, first and last seq, messages, messages of the tail before them, seq and position of the record."""
+        self.changes: dict[int, Change] = {}
+        """By partition."""
+        self.indexed: dict[int, int] = {}
+        """By queue, the last seq that is in here."""
+        self.ids: dict[tuple[int, str], int] = {}
+        """The seqs of ids that producers gave, by partition and id."""
+        self._messages = 0
+        self._size = 0
+
+    @property
+    def is_long(self) -> bool:
+        return len(self.blocks) >= SHARES_MAX or self._messages >= MESSAGES_MAX or self._size >= PAYLOAD_BYTES_MAX
+
+    def add(self, queue_id: int, record_seq: int, position: int, shares: Mapping[int, Share], created_us: int) -> None:
+        """A record, by each partition's share of it."""
+        changes, blocks = self.changes, self.blocks
+        for partition_id, (low, high, messages, size) in shares.items():
+            before = changes.get(partition_id) or Change(0, 0, 0, 0)
+            blocks.append((partition_id, low, high, messages, before.messages, record_seq, position))
+            changes[partition_id] = Change(
+                high, max(before.newest_us, created_us), before.messages + messages, before.size + size
+            )
+            self._messages += messages
+            self._size += size
+        self.indexed[queue_id] = max(high for _, high, _, _ in shares.values())
+
+    def add_ids(self, rows: Iterable[tuple[int, str, int]]) -> None:
+        """Partition, id and seq each."""
+        self.ids.update({(partition_id, transaction_id): seq for partition_id, transaction_id, seq in rows})
