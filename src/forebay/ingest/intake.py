@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,13 +20,10 @@ from forebay.ingest.figures import BufferFigures
 from forebay.ingest.keeper import BufferKeeper
 from forebay.ingest.lane import BufferLane
 from forebay.ingest.limits import BufferLimits
+from forebay.ingest.room import BufferRoom
 from forebay.ingest.time_limit import TimeLimit
 
-_log = logging.getLogger("forebay.ingest")
-
 FENCE_LOOK_SECONDS = 0.01
-SIZE_LOOK_SECONDS = 0.1
-"""How old a look at the files' sizes may be to let a push in. Nothing is refused on an old one."""
 
 
 class Intake:
@@ -55,13 +50,9 @@ class Intake:
         self._is_remote = is_remote
         self._failover = self.keeper.failover
         self._patience = TimeLimit(self.limits.store_seconds)
-        self._is_alerted = False
+        self._room = BufferRoom(self.keeper, self.limits)
         self._has_just_looked = False
         """Whether it is known that no other process has buffered anything that the requests here have to wait for."""
-        self._appending_bytes = 0
-        """On their way to a file. What is written of them already counts twice, for a moment."""
-        self._seen_bytes = self._bytes_since = 0
-        self._looked_at = -math.inf
 
     async def start(self, on_available: Waker) -> None:
         await self.keeper.start(on_available)
@@ -184,38 +175,11 @@ class Intake:
         is_failover = lane is self._failover
         frames = frames_of(items, is_failover=is_failover, now_us=self._clock.now_us(), cipher=self._cipher)
         size = sum(map(len, frames))
-        self._check_limits(size, len(frames))
-        self._appending_bytes += size
-        try:
-            await lane.append(frames, [(item.queue, item.partition) for item in items])
-        except BufferFull as error:
-            raise BufferExhausted(f"the buffer cannot be written: {error}") from error
-        finally:
-            self._appending_bytes -= size
-            self._bytes_since += size
-
-    def _check_limits(self, own_size: int, events: int) -> None:
-        limits = self.limits
-        events += self._failover.backlog.events + self.keeper.qos0.backlog.events
-        size = own_size + self._size_bytes(SIZE_LOOK_SECONDS)
-        if size > limits.max_bytes:
-            size = own_size + self._size_bytes(0)
-        if size > limits.max_bytes or events > limits.max_events:
-            raise BufferExhausted(
-                f"the buffer is full: with this push {events} events, {size} bytes would wait; "
-                f"allowed are {limits.max_events} events, {limits.max_bytes} bytes"
-            )
-        is_much = size > limits.alert_bytes or events > limits.alert_events
-        if is_much and not self._is_alerted:
-            _log.error("much waits in buffer files: %d events, %d bytes", events, size)
-        self._is_alerted = is_much
-
-    def _size_bytes(self, age_seconds_max: float) -> int:
-        """Of the files, with what is on its way to them and what went there since the last look."""
-        now = time.monotonic()
-        if now - self._looked_at >= age_seconds_max:
-            self._seen_bytes, self._bytes_since, self._looked_at = self.keeper.size_bytes, 0, now
-        return self._seen_bytes + self._bytes_since + self._appending_bytes
+        with self._room.taken(size, len(frames)):
+            try:
+                await lane.append(frames, [(item.queue, item.partition) for item in items])
+            except BufferFull as error:
+                raise BufferExhausted(f"the buffer cannot be written: {error}") from error
 
     # the fence
 

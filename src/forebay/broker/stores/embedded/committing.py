@@ -136,7 +136,7 @@ class StageCommitter:
         for batch in intake.batches:
             place = intake.queue.log.append_columns(ColumnBatch(batch), now_us, tag=tag)
             shares = self._shares(intake.queue, batch, place.first_seq)
-            self._index.add_shares(intake.queue, place.first_seq, place.position, shares, now_us)
+            self._index.add(intake.queue, place.first_seq, place.position, shares, now_us)
         self._index.add_ids(intake.ids)
         return SeqRange(first_seq, intake.queue.log.next_seq - 1)
 

@@ -7,13 +7,12 @@ Derived from the logs. `catch_up` makes it whole after a crash. What was noted l
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import groupby, islice
 from typing import NamedTuple
 
 import msgspec
 
 from forebay.broker.stores.embedded.database import Database
-from forebay.broker.stores.embedded.index_tail import Change, IndexTail, Share
+from forebay.broker.stores.embedded.index_tail import Change, IndexTail, Share, shares_of
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.commitlog.block import NO_TAG
@@ -63,19 +62,9 @@ class MessageIndex:
     # messages that are new
 
     def note(
-        self,
-        queue: OpenQueue,
-        first_seq: int,
-        position: int,
-        partition_ids: Sequence[int],
-        sizes: Iterable[int],
-        created_us: int,
+        self, queue: OpenQueue, first_seq: int, position: int, shares: Mapping[int, Share], created_us: int
     ) -> None:
-        """A record was written, whose messages belong to these partitions and have payloads of these sizes, in order.
-
-        To be looked up when it is settled.
-        """
-        shares = _shares(first_seq, partition_ids, sizes)
+        """A record was written; this is each partition's share of it. To be looked up when it is settled."""
         self._tail.add(queue.queue_id, first_seq, position, shares, created_us)
         _make_ready(queue, shares)
 
@@ -101,27 +90,15 @@ class MessageIndex:
         """It will be read from the logs again."""
         self._tail = IndexTail()
 
-    def add_shares(
+    def add(
         self, queue: OpenQueue, first_seq: int, position: int, shares: Mapping[int, Share], created_us: int
     ) -> None:
-        """Index one record by each partition's share of it, now."""
+        """What `note` does, now."""
         record = IndexTail()
         record.add(queue.queue_id, first_seq, position, shares, created_us)
         self._write(record.blocks, record.changes)
         self.mark_indexed(queue, record.indexed[queue.queue_id])
         _make_ready(queue, shares)
-
-    def add(
-        self,
-        queue: OpenQueue,
-        first_seq: int,
-        position: int,
-        partition_ids: Sequence[int],
-        sizes: Iterable[int],
-        created_us: int,
-    ) -> None:
-        """What `note` does, now."""
-        self.add_shares(queue, first_seq, position, _shares(first_seq, partition_ids, sizes), created_us)
 
     def _write(self, blocks: Iterable[Sequence[int]], changes: Mapping[int, Change]) -> None:
         self._database.many(
@@ -227,8 +204,8 @@ class MessageIndex:
                 self.mark_indexed(queue, header.next_seq - 1)
                 continue
             partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
-            sizes = stored.payload_sizes()
-            self.add(queue, header.first_seq, header.position, partition_ids, sizes, header.created_max_us)
+            shares = shares_of(header.first_seq, partition_ids, stored.payload_sizes())
+            self.add(queue, header.first_seq, header.position, shares, header.created_max_us)
             # Minted ids too: nobody was told that these messages are stored, so they may come again, buffered.
             self.add_ids(
                 [
@@ -252,21 +229,3 @@ def _make_ready(queue: OpenQueue, partition_ids: Iterable[int]) -> None:
         if group.ready is not None:
             for partition_id in partition_ids:
                 group.ready.add(partition_id)
-
-
-def _shares(first_seq: int, partition_ids: Sequence[int], sizes: Iterable[int]) -> dict[int, list[int]]:
-    """For each partition its first and last seq in a record, how many messages it has there, and their bytes."""
-    count, first = len(partition_ids), partition_ids[0]
-    if first == partition_ids[-1] and partition_ids.count(first) == count:
-        return {first: [first_seq, first_seq + count - 1, count, sum(sizes)]}
-    shares: dict[int, list[int]] = {}
-    left = iter(sizes)
-    seq = first_seq
-    for partition_id, run in groupby(partition_ids):
-        length = len(list(run))
-        share = shares.setdefault(partition_id, [seq, 0, 0, 0])
-        seq += length
-        share[1] = seq - 1
-        share[2] += length
-        share[3] += sum(islice(left, length))
-    return shares

@@ -12,6 +12,7 @@ again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, islice
 from typing import NamedTuple
 
 SHARES_MAX = 1024
@@ -65,3 +66,21 @@ class IndexTail:
     def add_ids(self, rows: Iterable[tuple[int, str, int]]) -> None:
         """Partition, id and seq each."""
         self.ids.update({(partition_id, transaction_id): seq for partition_id, transaction_id, seq in rows})
+
+
+def shares_of(first_seq: int, partition_ids: Sequence[int], sizes: Iterable[int]) -> dict[int, list[int]]:
+    """For each partition its first and last seq in a record, how many messages it has there, and their bytes."""
+    count, first = len(partition_ids), partition_ids[0]
+    if first == partition_ids[-1] and partition_ids.count(first) == count:
+        return {first: [first_seq, first_seq + count - 1, count, sum(sizes)]}
+    shares: dict[int, list[int]] = {}
+    left = iter(sizes)
+    seq = first_seq
+    for partition_id, run in groupby(partition_ids):
+        length = len(list(run))
+        share = shares.setdefault(partition_id, [seq, 0, 0, 0])
+        seq += length
+        share[1] = seq - 1
+        share[2] += length
+        share[3] += sum(islice(left, length))
+    return shares

@@ -15,6 +15,7 @@ from forebay.broker.push_run import PushedRun, PushRun
 from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.embedded.arrivals import Arrivals, as_columns
 from forebay.broker.stores.embedded.index import MessageIndex
+from forebay.broker.stores.embedded.index_tail import shares_of
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.clock import Clock
 from forebay.commitlog.block import NO_TAG
@@ -195,7 +196,8 @@ class Pusher:
         for places, parts in arrivals.records():
             batch = as_columns(parts, now_us)
             place = queue.log.append_record(batch, tag=tag)
-            sizes = map(len, batch.payloads)
+            partition_ids = arrivals.partition_ids[places]
+            shares = shares_of(place.first_seq, partition_ids, map(len, batch.payloads))
             # A transaction's record counts only together with its tag, so it goes into the index together with that.
             index = self._index.note if tag == NO_TAG else self._index.add
-            index(queue, place.first_seq, place.position, arrivals.partition_ids[places], sizes, now_us)
+            index(queue, place.first_seq, place.position, shares, now_us)
