@@ -49,7 +49,7 @@ class Intake:
         self._cipher = cipher
         self._is_remote = is_remote
         self._failover = self.keeper.failover
-        self._patience = TimeLimit(self.limits.store_seconds)
+        self._patience = TimeLimit(self.limits.store_seconds, self._unanswered)
         self._room = BufferRoom(self.keeper, self.limits)
         self._has_just_looked = False
         """Whether it is known that no other process has buffered anything that the requests here have to wait for."""
@@ -127,14 +127,10 @@ class Intake:
             raise _truth_of(exhausted, trouble) from None
 
     def _attempt(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
-        return self._attempt_in_time(items) if self._is_remote else self._store.push(items)
+        return self._patience.hold(self._store.push(items)) if self._is_remote else self._store.push(items)
 
-    async def _attempt_in_time(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        try:
-            return await self._patience.hold(self._store.push(items))
-        except TimeoutError as error:
-            reason = f"no answer within {self.limits.store_seconds:g} s"
-            raise StoreUnavailable(reason, is_outcome_unknown=True) from error
+    def _unanswered(self) -> StoreUnavailable:
+        return StoreUnavailable(f"no answer within {self.limits.store_seconds:g} s", is_outcome_unknown=True)
 
     async def _buffer_or_insist(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         """The store was away a moment ago. If the buffer takes no more, it is asked all the same."""

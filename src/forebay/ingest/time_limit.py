@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,13 +24,16 @@ class _Wait:
 
 
 class TimeLimit:
-    def __init__(self, seconds: float) -> None:
+    """`over` makes what is raised when a wait takes longer."""
+
+    def __init__(self, seconds: float, over: Callable[[], Exception] = TimeoutError) -> None:
         self._seconds = seconds
+        self._over = over
         self._waits: deque[_Wait] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     async def hold(self, work: Awaitable[T]) -> T:
-        """What the work returns. Cancels it and raises `TimeoutError` when it takes too long."""
+        """What the work returns. Cancels it and raises when it takes too long."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a time limit holds in a task only")
@@ -45,7 +48,7 @@ class TimeLimit:
         except asyncio.CancelledError as error:
             # Someone else may have cancelled the task as well, and then that counts.
             if wait.is_cancelled and task.cancelling() - 1 <= cancelling:
-                raise TimeoutError(f"took longer than {self._seconds:g} s") from error
+                raise self._over() from error
             raise
         finally:
             wait.is_over = True
