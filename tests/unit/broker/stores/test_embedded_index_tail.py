@@ -13,6 +13,7 @@ import pytest
 from forebay.broker.push_run import PushRun
 from forebay.broker.store import PopRequest, PushItem
 from forebay.broker.stores.embedded import EmbeddedStore, index_tail
+from forebay.broker.stores.embedded.given_ids import GivenIds
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.index_tail import IndexTail
 from forebay.errors import QueueFull, StoreUnavailable
@@ -42,7 +43,7 @@ def rows(directory: Path, *tables: str) -> dict[str, list[tuple[object, ...]]]:
 
 def some_push(chance: random.Random, number: int) -> Sequence[PushItem]:
     """Ids are given now and then, some of them more than once."""
-    queue, count = chance.choice("ab"), chance.choice((1, 1, 2, 5))
+    queue, count = chance.choice("ab"), chance.choice((1, 1, 2, 5, 9))
     is_minted = chance.random() < 0.5
     ids = minted_ids(count) if is_minted else [f"id-{chance.randrange(number + 5)}" for _ in range(count)]
     payloads = [b"%d" % chance.randrange(10**6) for _ in range(count)]
@@ -109,27 +110,28 @@ async def test_pushes_alone_write_nothing_to_the_database(tmp_path: Path) -> Non
     await store.close()
 
 
-@pytest.mark.parametrize("place", ["settle", "note_ids"])
+@pytest.mark.parametrize(("owner", "step"), [(MessageIndex, "settle"), (GivenIds, "note")])
 async def test_cycle_that_fails_leaves_nothing_to_be_indexed_twice(
-    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, owner: type[MessageIndex | GivenIds], step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await opened(tmp_path)
     for number in range(3):
         await store.push([PushItem("a", "p", b"1", f"id-{number}")])
 
-    def fail(index: MessageIndex, *rows: object) -> None:
-        getattr(MessageIndex, f"true_{place}")(index, *rows)
+    true_step = getattr(owner, step)
+
+    def fail(index: MessageIndex | GivenIds, *rows: object) -> None:
+        true_step(index, *rows)
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(MessageIndex, f"true_{place}", getattr(MessageIndex, place), raising=False)
-        broken.setattr(MessageIndex, place, fail)
+        broken.setattr(owner, step, fail)
         with pytest.raises(StoreUnavailable):
-            await (store.queues() if place == "settle" else store.push([PushItem("a", "p", b"1", "id-3")]))
+            await (store.queues() if step == "settle" else store.push([PushItem("a", "p", b"1", "id-3")]))
     await store.push([PushItem("a", "p", b"1", "id-4")])
     told = await store.push([PushItem("a", "p", b"1", f"id-{number}") for number in range(5)])
     statuses = [found.status for found in told]
-    assert statuses == ["duplicate"] * 3 + ["queued" if place == "settle" else "duplicate", "duplicate"]
+    assert statuses == ["duplicate"] * 3 + ["queued" if step == "settle" else "duplicate", "duplicate"]
     popped = await store.pop(PopRequest("a", batch=100))
     assert [message.seq for message in popped.messages] == [1, 2, 3, 4, 5]
     await store.close()

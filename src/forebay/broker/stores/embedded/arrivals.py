@@ -19,12 +19,20 @@ _ITEM_OVERHEAD_BYTES = 256
 class Arrivals:
     """Messages of one queue that are to be stored, in order: runs as they came, and lists of single ones."""
 
-    def __init__(self, first_seq: int, taken_ids: dict[tuple[int, str], int], *, are_ids_new: bool = False) -> None:
+    def __init__(
+        self,
+        first_seq: int,
+        taken_ids: dict[tuple[int, str], int],
+        *,
+        are_ids_new: bool = False,
+        are_ids_indexed: bool = False,
+    ) -> None:
         self.first_seq = first_seq
         self.taken_ids = taken_ids
         """Ids that producers gave, with the seq of their message: those that were there before, and the new ones."""
         self.are_ids_new = are_ids_new
         """Whether the ids of all messages were given, and are known to be new: then they are not in `taken_ids`."""
+        self.are_ids_indexed = are_ids_indexed
         self.partition_ids: list[int] = []
         self._parts: list[PushRun | list[PushItem]] = []
 

@@ -112,7 +112,7 @@ class StageCommitter:
             if not is_minted:
                 wanted.setdefault(numbers[name], set()).add(transaction_id)
         taken = intake.taken
-        taken.update(self._index.seqs_of_ids(wanted))
+        taken.update(self._index.ids.seqs(wanted))
         seq = intake.queue.log.next_seq + intake.messages
         kept = []
         for name, transaction_id, is_minted in zip(names, ids, minted, strict=True):
@@ -137,7 +137,7 @@ class StageCommitter:
             place = intake.queue.log.append_columns(ColumnBatch(batch), now_us, tag=tag)
             shares = self._shares(intake.queue, batch, place.first_seq)
             self._index.add(intake.queue, place.first_seq, place.position, shares, now_us)
-        self._index.add_ids(intake.ids)
+        self._index.ids.add(intake.ids)
         return SeqRange(first_seq, intake.queue.log.next_seq - 1)
 
     def _shares(self, queue: OpenQueue, batch: pa.RecordBatch, first_seq: int) -> dict[int, list[int]]:

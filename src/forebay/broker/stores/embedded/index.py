@@ -1,23 +1,20 @@
 """The index of messages: which record holds which messages of which partition, and the ids that producers gave.
 
-Derived from the logs. `catch_up` makes it whole after a crash. What was noted last is looked up only when it is settled
-(`index_tail`), except for ids, which are always looked for in both places.
+Derived from the logs. `catch_up` makes it whole after a crash. What was noted last (`index_tail`) is found only when it
+is settled, except for ids (`given_ids`), which are found from the moment they are noted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.given_ids import GivenIds
 from forebay.broker.stores.embedded.index_tail import Change, IndexTail, Share, shares_of
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.commitlog.block import NO_TAG
-
-encode_ids = msgspec.json.Encoder().encode
 
 
 class Block(NamedTuple):
@@ -58,6 +55,7 @@ class MessageIndex:
         self._queues = queues
         self._cache = cache
         self._tail = IndexTail()
+        self.ids = GivenIds(database)
 
     # messages that are new
 
@@ -67,10 +65,6 @@ class MessageIndex:
         """A record was written; this is each partition's share of it. To be looked up when it is settled."""
         self._tail.add(queue.queue_id, first_seq, position, shares, created_us)
         _make_ready(queue, shares)
-
-    def note_ids(self, rows: Iterable[tuple[int, str, int]]) -> None:
-        """Partition, id and seq each, of messages that were written."""
-        self._tail.add_ids(rows)
 
     @property
     def is_tail_long(self) -> bool:
@@ -83,12 +77,12 @@ class MessageIndex:
             self._write(sorted(tail.blocks), tail.changes)
             for queue_id, seq in tail.indexed.items():
                 self._mark_indexed(queue_id, seq)
-        if tail.ids:
-            self.add_ids(sorted([(*key, seq) for key, seq in tail.ids.items()]))
+        self.ids.settle()
 
     def forget_noted(self) -> None:
         """It will be read from the logs again."""
         self._tail = IndexTail()
+        self.ids.forget_noted()
 
     def add(
         self, queue: OpenQueue, first_seq: int, position: int, shares: Mapping[int, Share], created_us: int
@@ -112,47 +106,11 @@ class MessageIndex:
             [(*change, partition_id) for partition_id, change in sorted(changes.items())],
         )
 
-    def add_ids(self, rows: Iterable[tuple[int, str, int]]) -> None:
-        """Partition, id and seq each. An id that is taken keeps its message."""
-        self._database.many(
-            "INSERT OR IGNORE INTO transaction_ids (partition_id, transaction_id, seq) VALUES (?, ?, ?)", rows
-        )
-
-    # ids
-
-    def are_new(self, ids: Sequence[tuple[int, str]]) -> bool:
-        """Whether all these ids, each with its partition, are different and none is there."""
-        if len(set(ids)) < len(ids) or not self._tail.ids.keys().isdisjoint(ids):
-            return False
-        found = self._database.one(
-            "SELECT 1 FROM json_each(?) j CROSS JOIN transaction_ids t "
-            "ON t.partition_id = json_extract(j.value, '$[0]') AND t.transaction_id = json_extract(j.value, '$[1]') "
-            "LIMIT 1",
-            (encode_ids(ids).decode(),),
-        )
-        return found is None
-
     def mark_indexed(self, queue: OpenQueue, seq: int) -> None:
         self._mark_indexed(queue.queue_id, seq)
 
     def _mark_indexed(self, queue_id: int, seq: int) -> None:
         self._database.do("UPDATE queues SET indexed_seq = ? WHERE id = ?", (seq, queue_id))
-
-    def seqs_of_ids(self, wanted: Mapping[int, Collection[str]]) -> dict[tuple[int, str], int]:
-        """For ids by partition: those that are taken, each with the message that has it."""
-        found = {}
-        for partition_id, ids in wanted.items():
-            rows = self._database.all(
-                "SELECT t.transaction_id, t.seq FROM transaction_ids t JOIN partitions p ON p.id = t.partition_id "
-                "WHERE t.partition_id = ? AND t.seq > p.floor_seq "
-                "AND t.transaction_id IN (SELECT value FROM json_each(?))",
-                (partition_id, encode_ids(list(ids)).decode()),
-            )
-            found.update({(partition_id, transaction_id): seq for transaction_id, seq in rows})
-            if self._tail.ids:
-                noted = [(partition_id, transaction_id) for transaction_id in ids]
-                found.update({key: self._tail.ids[key] for key in noted if key in self._tail.ids})
-        return found
 
     def blocks_after(self, partition_id: int, seq: int, limit: int) -> list[Block]:
         """The partition's records that hold messages behind `seq`, in order."""
@@ -207,7 +165,7 @@ class MessageIndex:
             shares = shares_of(header.first_seq, partition_ids, stored.payload_sizes())
             self.add(queue, header.first_seq, header.position, shares, header.created_max_us)
             # Minted ids too: nobody was told that these messages are stored, so they may come again, buffered.
-            self.add_ids(
+            self.ids.add(
                 [
                     (partition_id, stored.ids[place], header.first_seq + place)
                     for place, partition_id in enumerate(partition_ids)

@@ -1,9 +1,8 @@
 """The end of the index: what the logs hold and SQLite does not know yet.
 
-Every partition of a record has a row in the index, and so has every id. Messages that come one by one to many
-partitions touch as many pages of SQLite, each of which is written whole: more than a hundred times what a row is. So
-rows wait here, and go there together, in the order of the pages: when somebody wants to look something up, or when
-there are many.
+Every partition of a record has a row in the index. Messages that come one by one to many partitions touch as many pages
+of SQLite, each of which is written whole: more than a hundred times what a row is. So rows wait here, and go there
+together, in the order of the pages: when somebody wants to look something up, or when there are many.
 
 Nothing is lost with it. Where SQLite's index ends is written with it, and what is behind that is read from the logs
 again.
@@ -41,8 +40,6 @@ class IndexTail:
         """By partition."""
         self.indexed: dict[int, int] = {}
         """By queue, the last seq that is in here."""
-        self.ids: dict[tuple[int, str], int] = {}
-        """The seqs of ids that producers gave, by partition and id."""
         self._messages = 0
         self._size = 0
 
@@ -62,10 +59,6 @@ class IndexTail:
             self._messages += messages
             self._size += size
         self.indexed[queue_id] = max(high for _, high, _, _ in shares.values())
-
-    def add_ids(self, rows: Iterable[tuple[int, str, int]]) -> None:
-        """Partition, id and seq each."""
-        self.ids.update({(partition_id, transaction_id): seq for partition_id, transaction_id, seq in rows})
 
 
 def shares_of(first_seq: int, partition_ids: Sequence[int], sizes: Iterable[int]) -> dict[int, list[int]]:

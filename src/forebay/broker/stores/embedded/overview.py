@@ -138,7 +138,7 @@ class Overview:
             return None
         queue, number = found
         partition = self._popper.states.partition(number)
-        for seq in self._index.seqs_of_ids({number: [transaction_id]}).values():
+        for seq in self._index.ids.seqs({number: [transaction_id]}).values():
             return next(self._walk_partition(queue, partition, seq), None)
         # A minted id is in no index: whoever asks for one by hand waits for the partition to be read.
         walk = self._walk_partition(queue, partition, 1)

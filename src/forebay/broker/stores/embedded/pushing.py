@@ -14,6 +14,7 @@ from forebay.broker.encryption import is_sealed
 from forebay.broker.push_run import PushedRun, PushRun
 from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.embedded.arrivals import Arrivals, as_columns
+from forebay.broker.stores.embedded.given_ids import Claim
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.index_tail import shares_of
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
@@ -94,7 +95,7 @@ class Pusher:
             queue = self._queues.by_name.get(item.queue)
             number = queue.partitions.get(item.partition) if queue else None
             key = item.queue, item.partition, item.transaction_id
-            is_stored = number is not None and self._index.seqs_of_ids({number: [item.transaction_id]})
+            is_stored = number is not None and self._index.ids.seqs({number: [item.transaction_id]})
             if not item.is_minted and (key in seen or is_stored):
                 raise DuplicateInTransaction(f"duplicate transactionId {item.transaction_id}")
             seen.add(key)
@@ -108,13 +109,13 @@ class Pusher:
             for item in items:
                 if not item.is_minted and item.partition in queue.partitions:
                     wanted.setdefault(queue.partitions[item.partition], set()).add(item.transaction_id)
-        return Arrivals(queue.log.next_seq, self._index.seqs_of_ids(wanted))
+        return Arrivals(queue.log.next_seq, self._index.ids.seqs(wanted))
 
     def _all_new(self, queue: OpenQueue, asked: Iterable[Sequence[PushItem]]) -> Arrivals | None:
         """Arrivals for messages whose ids were all given and are all new, as most are: one look for all of them."""
         options = queue.info.options
         if options.max_size or options.encryption_enabled:
-            return None  # it may refuse some, and those must not make partitions
+            return None  # it may refuse some, and those must leave nothing behind
         names: list[str] = []
         ids: list[str] = []
         for items in asked:
@@ -129,9 +130,11 @@ class Pusher:
             names += [item.partition for item in items]
             ids += [item.transaction_id for item in items]
         numbers = {name: self._queues.partition_id(queue, name) for name in set(names)}
-        if not self._index.are_new(list(zip([numbers[name] for name in names], ids, strict=True))):
+        first_seq = queue.log.next_seq
+        claim = self._index.ids.claim(first_seq, [numbers[name] for name in names], ids)
+        if claim is Claim.REFUSED:
             return None
-        return Arrivals(queue.log.next_seq, {}, are_ids_new=True)
+        return Arrivals(first_seq, {}, are_ids_new=True, are_ids_indexed=claim is Claim.INDEXED)
 
     def _check_room(self, queue: OpenQueue, arrivals: Arrivals, items: Sequence[PushItem]) -> None:
         """Duplicates need no room."""
@@ -184,12 +187,15 @@ class Pusher:
         try:
             self._append(queue, arrivals, tag)
         finally:
-            # Of several records, one may have been written before the next failed.
-            given = arrivals.given_ids(queue.log.next_seq)
-            if tag == NO_TAG:
-                self._index.note_ids(given)
-            else:
-                self._index.add_ids(given)
+            self._index_ids(arrivals, queue.log.next_seq, is_tagged=tag != NO_TAG)
+
+    def _index_ids(self, arrivals: Arrivals, stop_seq: int, *, is_tagged: bool) -> None:
+        """Those of the messages below `stop_seq`: of several records, one may have been written and the next not."""
+        index = self._index.ids
+        if not arrivals.are_ids_indexed:
+            (index.add if is_tagged else index.note)(arrivals.given_ids(stop_seq))
+        elif arrivals.first_seq + arrivals.count > stop_seq:
+            index.give_back(stop_seq, arrivals.partition_ids, [item.transaction_id for item in arrivals])
 
     def _append(self, queue: OpenQueue, arrivals: Arrivals, tag: bytes) -> None:
         now_us = self._clock.now_us()
