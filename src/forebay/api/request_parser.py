@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 import httptools
 
@@ -112,8 +113,7 @@ class RequestParser:
 
     def _feed_known_body(self, data: bytes | memoryview) -> bytes:
         """Take what belongs to the body; returns what is behind it."""
-        stream, left = self.arriving, self._body_bytes_left
-        assert stream is not None
+        stream, left = cast(BodyStream, self.arriving), self._body_bytes_left
         stream.feed(data if len(data) <= left else data[:left])
         self._body_bytes_left = max(left - len(data), 0)
         if not self._body_bytes_left:

@@ -4,7 +4,8 @@
 messages (which record holds which messages of which partition, explicit transaction ids) is derived; after a crash it
 catches up by reading each log from the last seq that was indexed. SQLite is the authority for queues, options, groups,
 cursors, leases, attempts, dead letters, traces and flags. The end of the index is kept in memory (`index_tail`) until
-somebody asks for more than whether an id is new, so that messages nobody waits for cost SQLite nothing.
+something other than a push is to be done. Ids that producers gave are kept there too, or, where many of one partition
+come together, put into SQLite before their record is written; an append that fails takes them out again (`given_ids`).
 
 **One thread does it all.** The coroutines of `EmbeddedStore` hand work to the store's thread. In a *cycle* it takes all
 the work that waits, appends the pushes with one sync per queue, does the rest, and commits one SQLite transaction;

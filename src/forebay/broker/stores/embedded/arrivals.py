@@ -33,6 +33,7 @@ class Arrivals:
         self.are_ids_new = are_ids_new
         """Whether the ids of all messages were given, and are known to be new: then they are not in `taken_ids`."""
         self.are_ids_indexed = are_ids_indexed
+        """Whether they are in the index already, with the seqs that their messages will get."""
         self.partition_ids: list[int] = []
         self._parts: list[PushRun | list[PushItem]] = []
 

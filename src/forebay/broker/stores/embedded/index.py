@@ -6,12 +6,12 @@ is settled, except for ids (`given_ids`), which are found from the moment they a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.given_ids import GivenIds
-from forebay.broker.stores.embedded.index_tail import Change, IndexTail, Share, shares_of
+from forebay.broker.stores.embedded.index_tail import IndexTail, Share, shares_of
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.commitlog.block import NO_TAG
@@ -74,9 +74,7 @@ class MessageIndex:
         """Put into the database what was noted."""
         tail, self._tail = self._tail, IndexTail()
         if tail.blocks:
-            self._write(sorted(tail.blocks), tail.changes)
-            for queue_id, seq in tail.indexed.items():
-                self._mark_indexed(queue_id, seq)
+            self._write(tail)
         self.ids.settle()
 
     def forget_noted(self) -> None:
@@ -90,24 +88,22 @@ class MessageIndex:
         """What `note` does, now."""
         record = IndexTail()
         record.add(queue.queue_id, first_seq, position, shares, created_us)
-        self._write(record.blocks, record.changes)
-        self.mark_indexed(queue, record.indexed[queue.queue_id])
+        self._write(record)
         _make_ready(queue, shares)
 
-    def _write(self, blocks: Iterable[Sequence[int]], changes: Mapping[int, Change]) -> None:
+    def _write(self, tail: IndexTail) -> None:
         self._database.many(
             "INSERT INTO blocks (partition_id, first_seq, last_seq, count, before, record_seq, position) "
             "VALUES (?1, ?2, ?3, ?4, ?5 + (SELECT pushed FROM partitions WHERE id = ?1), ?6, ?7)",
-            blocks,
+            sorted(tail.blocks),
         )
         self._database.many(
             "UPDATE partitions SET last_seq = ?, newest_us = max(newest_us, ?), pushed = pushed + ?, size = size + ? "
             "WHERE id = ?",
-            [(*change, partition_id) for partition_id, change in sorted(changes.items())],
+            [(*change, partition_id) for partition_id, change in sorted(tail.changes.items())],
         )
-
-    def mark_indexed(self, queue: OpenQueue, seq: int) -> None:
-        self._mark_indexed(queue.queue_id, seq)
+        for queue_id, seq in tail.indexed.items():
+            self._mark_indexed(queue_id, seq)
 
     def _mark_indexed(self, queue_id: int, seq: int) -> None:
         self._database.do("UPDATE queues SET indexed_seq = ? WHERE id = ?", (seq, queue_id))
@@ -159,7 +155,7 @@ class MessageIndex:
             header = record.header
             stored = StoredRecord(record.plain())
             if not self.counts(stored.tag):
-                self.mark_indexed(queue, header.next_seq - 1)
+                self._mark_indexed(queue.queue_id, header.next_seq - 1)
                 continue
             partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
             shares = shares_of(header.first_seq, partition_ids, stored.payload_sizes())
