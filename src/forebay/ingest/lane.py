@@ -167,11 +167,15 @@ class BufferLane:
         self._may_append.clear()
         try:
             await self.settled()
-            return await self.in_files(lambda: self._adopt(on_events))
+            backlog, adopted = await self.in_files(lambda: self._counted(on_events))
+            # By the event loop: somebody there may be looking at the fence, and must not see half of the old one, where
+            # this process knows of nothing, and half of the new one, where it has counted everything.
+            self.backlog, self._is_processing_foreign, self.is_owner = backlog, False, True
         finally:
             self._may_append.set()
+        return adopted
 
-    def _adopt(self, on_events: Callable[[int], None]) -> Adopted:
+    def _counted(self, on_events: Callable[[int], None]) -> tuple[Backlog, Adopted]:
         backlog = Backlog()
         failed: dict[str, list[str]] = {}
         for one in self.directory.failed_files():
@@ -187,10 +191,7 @@ class BufferLane:
             size = self.directory.size(path)  # others may append meanwhile
             self._count(backlog, path, size, on_events)
             known.add(0, size)
-        self.backlog = backlog
-        self._is_processing_foreign = False
-        self.is_owner = True
-        return Adopted(failed, failed_events)
+        return backlog, Adopted(failed, failed_events)
 
     def _count(self, backlog: Backlog, path: Path, size: int, on_events: Callable[[int], None]) -> set[str]:
         queues: set[str] = set()
