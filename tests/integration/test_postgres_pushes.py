@@ -11,12 +11,14 @@ import pytest
 import pytest_asyncio
 
 from fixtures.store_steps import finish, ids, item, push, take
+from fixtures.tcp_proxy import TcpProxy
 from forebay.broker.store import PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.broker.stores.postgres.attempts import Unanswered
-from forebay.broker.stores.postgres.connections import DURABLE
-from forebay.broker.stores.postgres.push_writer import OVERLAP_BYTES_MIN
+from forebay.broker.stores.postgres.connections import DURABLE, Row
+from forebay.broker.stores.postgres.push_line import OVERLAP_BYTES_MIN
 from forebay.broker.stores.postgres.queries import Statement, prepared, query
+from forebay.broker.stores.postgres.transaction_stream import Then, TransactionStream
 from forebay.broker.stores.postgres.wire import BEGIN, Packed, Wire
 from forebay.errors import QueueFull, StoreUnavailable
 from forebay.model.queue import QueueOptions
@@ -76,6 +78,7 @@ async def test_push_whose_commit_is_not_answered_in_time_is_unknown(
     store: PostgresStore, other: Session, watcher: Session
 ) -> None:
     await push(store, "a")
+    await is_streaming(store)
     hold_commits(watcher, "messages", "INSERT")
     other.execute("SELECT pg_advisory_lock(1)")
     with pytest.raises(StoreUnavailable, match="unknown") as raised:
@@ -89,6 +92,7 @@ async def test_push_whose_commit_is_not_answered_in_time_is_unknown(
 
 async def test_push_that_is_not_written_in_time_was_not_done(store: PostgresStore, other: Session) -> None:
     await push(store, "a")
+    await is_streaming(store)
     other.execute("LOCK TABLE forebay.messages IN SHARE MODE")  # reading goes on, writing waits
     with pytest.raises(StoreUnavailable) as raised:
         await push(store, "b")
@@ -99,6 +103,7 @@ async def test_push_that_is_not_written_in_time_was_not_done(store: PostgresStor
 
 async def test_push_that_never_got_its_lock_was_not_done(store: PostgresStore, other: Session) -> None:
     await push(store, "a")
+    await is_streaming(store)
     other.execute("SELECT FROM forebay.queues FOR UPDATE")
     start = time.monotonic()
     with pytest.raises(StoreUnavailable) as raised:
@@ -113,6 +118,7 @@ async def test_push_is_repeated_when_its_connection_breaks_before_the_commit(
     store: PostgresStore, other: Session, watcher: Session
 ) -> None:
     await push(store, "a")
+    await is_streaming(store)
     other.execute("LOCK TABLE forebay.messages IN SHARE MODE")
     pushing = asyncio.create_task(push(store, "b", "c"))
     process = await blocked(watcher)
@@ -123,6 +129,7 @@ async def test_push_is_repeated_when_its_connection_breaks_before_the_commit(
 
 async def test_push_goes_on_after_its_idle_connection_was_cut(store: PostgresStore, watcher: Session) -> None:
     await push(store, "a")
+    await is_streaming(store)
     watcher.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'forebay'")
     assert [one.seq for one in await push(store, "b")] == [2]
 
@@ -155,6 +162,7 @@ async def test_partition_numbers_of_a_deleted_queue_are_not_trusted(
     store: PostgresStore, postgres_database: str
 ) -> None:
     await push(store, "x", "a")
+    await is_streaming(store)
     elsewhere = PostgresStore(postgres_database)
     await elsewhere.open(lambda queue, count: None)
     try:
@@ -172,57 +180,106 @@ async def test_partition_numbers_of_a_deleted_queue_are_not_trusted(
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
     """The texts of what is sent together, from now on."""
     sent: list[list[bytes]] = []
-    send = Wire.send
+    exchange, send = Wire.exchange, TransactionStream.send
 
-    def noted(self: Wire, statements: Sequence[Packed], deadline: float) -> None:
+    def exchanged(self: Wire, statements: Sequence[Statement], deadline: float) -> list[list[Row]]:
+        sent.append([prepared(one.text).text for one in statements])
+        return exchange(self, statements, deadline)
+
+    def streamed(self: TransactionStream, statements: Sequence[Packed], then: Then) -> None:
         sent.append([one.statement.text for one in statements])
-        send(self, statements, deadline)
+        send(self, statements, then)
 
-    monkeypatch.setattr(Wire, "send", noted)
+    monkeypatch.setattr(Wire, "exchange", exchanged)
+    monkeypatch.setattr(TransactionStream, "send", streamed)
     return sent
 
 
-def is_in_one_step(texts: list[bytes]) -> bool:
+def is_known(texts: list[bytes]) -> bool:
     return prepared(query("push_write_known")).text in texts
 
 
-async def test_push_to_partitions_that_are_known_asks_nothing(store: PostgresStore, sent: list[list[bytes]]) -> None:
+async def is_streaming(store: PostgresStore) -> None:
+    """Return when the store has its connection for known pushes."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while store._pushes._stream is None:
+            await asyncio.sleep(0.001)
+
+
+async def test_push_to_partitions_that_are_known_takes_one_trip(store: PostgresStore, sent: list[list[bytes]]) -> None:
     await push(store, "a")
+    await is_streaming(store)
     sent.clear()
     assert [one.seq for one in await push(store, "b", "c")] == [2, 3]
-    step, commit = sent
-    assert is_in_one_step(step)
-    assert commit == [b"COMMIT"]
+    [trip] = sent
+    assert is_known(trip)
 
 
-async def test_large_group_is_written_behind_the_commit_of_the_one_before(
+async def test_large_group_leaves_before_the_one_before_it_is_answered(
     store: PostgresStore, other: Session, watcher: Session, sent: list[list[bytes]]
 ) -> None:
     await push(store, "a")
+    await is_streaming(store)
     other.execute("SELECT FROM forebay.queues FOR UPDATE")
+    sent.clear()
     first = asyncio.create_task(push(store, "b"))
     await blocked(watcher)
     large = [PushItem("orders", "Default", bytes(OVERLAP_BYTES_MIN), name) for name in ("c", "d")]
-    second = asyncio.create_task(store.push(large))
-    await asyncio.sleep(0)
-    sent.clear()
+    second = asyncio.ensure_future(store.push(large))
+    small = asyncio.create_task(push(store, "e"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert list(map(is_known, sent)) == [True, True]
     other.rollback()
     assert [one.seq for one in await first] == [2]
     assert [one.seq for one in await second] == [3, 4]
-    assert [is_in_one_step(texts) for texts in sent] == [False, True, False]
-    assert ids(await take(store)) == ["a", "b", "c", "d"]
+    assert [one.seq for one in await small] == [5]
+    assert list(map(is_known, sent)) == [True, True, True]
+    assert ids(await take(store)) == ["a", "b", "c", "d", "e"]
+
+
+async def test_group_goes_on_that_stands_behind_one_which_is_refused(
+    store: PostgresStore, other: Session, watcher: Session
+) -> None:
+    await push(store, "a")
+    await is_streaming(store)
+    other.execute("SELECT FROM forebay.queues FOR UPDATE")
+    first = asyncio.create_task(push(store, "a", "b"))
+    await blocked(watcher)
+    second = asyncio.ensure_future(store.push([PushItem("orders", "Default", bytes(OVERLAP_BYTES_MIN), "c")]))
+    await asyncio.sleep(0)
+    other.rollback()
+    assert [one.status for one in await second] == ["queued"]
+    assert [one.status for one in await first] == ["duplicate", "queued"]
+    assert sorted(ids(await take(store))) == ["a", "b", "c"]
+
+
+async def test_push_whose_connection_breaks_in_silence_is_unknown(postgres_database: str) -> None:
+    async with TcpProxy(postgres_database) as proxy:
+        store = PostgresStore(proxy.url)
+        await store.open(lambda queue, count: None)
+        await push(store, "a")
+        await is_streaming(store)
+        proxy.cut_after(b"UPDATE 1")  # how the database says that the partition is written
+        with pytest.raises(StoreUnavailable, match="unknown") as raised:
+            await push(store, "b")
+        assert raised.value.is_outcome_unknown
+        assert [one.status for one in await push(store, "b")] == ["duplicate"]
+        assert ids(await take(store)) == ["a", "b"]
+        await store.close()
 
 
 async def test_large_group_is_written_again_when_the_commit_before_it_is_not_answered(
     store: PostgresStore, other: Session, watcher: Session
 ) -> None:
     await push(store, "a")
+    await is_streaming(store)
     hold_commits(watcher, "messages", "INSERT")
     other.execute("SELECT pg_advisory_lock(1)")
     other.execute("SELECT FROM forebay.queues FOR UPDATE")
     first = asyncio.create_task(push(store, "b"))
     await blocked(watcher)
-    second = asyncio.create_task(store.push([PushItem("orders", "Default", bytes(OVERLAP_BYTES_MIN), "c")]))
+    second = asyncio.ensure_future(store.push([PushItem("orders", "Default", bytes(OVERLAP_BYTES_MIN), "c")]))
     await asyncio.sleep(0)
     other.rollback()
     process = await blocked(watcher, "advisory")
@@ -237,13 +294,14 @@ async def test_large_group_is_written_again_when_the_commit_before_it_is_not_ans
 
 async def test_id_that_is_there_makes_a_known_push_look(store: PostgresStore, sent: list[list[bytes]]) -> None:
     await push(store, "a", "b")
+    await is_streaming(store)
     sent.clear()
     pushed = await push(store, "b", "c")
     assert [(one.status, one.seq) for one in pushed] == [("duplicate", 2), ("queued", 3)]
-    assert is_in_one_step(sent[0])
+    assert is_known(sent[0])
     sent.clear()
     assert [one.status for one in await push(store, "c", "d", "d")] == ["duplicate", "queued", "duplicate"]
-    assert not any(map(is_in_one_step, sent))  # producers that repeat themselves do it more than once
+    assert not any(map(is_known, sent))  # producers that repeat themselves do it more than once
     assert ids(await take(store)) == ["a", "b", "c", "d"]
 
 
@@ -251,6 +309,7 @@ async def test_queue_that_was_given_a_size_refuses_what_is_too_much(
     store: PostgresStore, postgres_database: str
 ) -> None:
     await push(store, "a")
+    await is_streaming(store)
     elsewhere = PostgresStore(postgres_database)
     await elsewhere.open(lambda queue, count: None)
     try:
@@ -284,6 +343,7 @@ async def test_two_servers_that_push_in_turn_to_what_both_know(store: PostgresSt
 
 async def test_value_that_cannot_be_sent_leaves_the_connection_in_order(store: PostgresStore) -> None:
     await push(store, "a")
+    await is_streaming(store)
     with pytest.raises(UnicodeEncodeError):
         await store.push([item("b"), PushItem("orders", "Default", b"", "\ud800")])
     assert [one.seq for one in await push(store, "c")] == [2]

@@ -9,18 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(slots=True, eq=False)
-class _Wait:
-    task: asyncio.Task[Any]
+class _Wait(NamedTuple):
+    future: asyncio.Future[Any]
     due_at: float
-    is_over: bool = False
-    is_cancelled: bool = False
 
 
 class TimeLimit:
@@ -32,42 +28,33 @@ class TimeLimit:
         self._waits: deque[_Wait] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def hold(self, work: Awaitable[T]) -> T:
-        """What the work returns. Cancels it and raises when it takes too long."""
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("a time limit holds in a task only")
-        loop = asyncio.get_running_loop()
-        wait = _Wait(task, loop.time() + self._seconds)
-        self._waits.append(wait)
+    def hold(self, work: Awaitable[T]) -> Awaitable[T]:
+        """What the work returns. Raises when it takes too long: a future is then done, anything else is cancelled."""
+        # Stores answer with futures, which whoever is to set them finds done; a coroutine is ended the usual way.
+        if not isinstance(work, asyncio.Future) or isinstance(work, asyncio.Task):
+            return self._timed(work)
+        waits = self._waits
+        while waits and waits[0].future.done():
+            waits.popleft()
+        loop = work.get_loop()
+        due_at = loop.time() + self._seconds
+        waits.append(_Wait(work, due_at))
         if self._timer is None:
-            self._timer = loop.call_at(wait.due_at, self._look)
-        cancelling = task.cancelling()
+            self._timer = loop.call_at(due_at, self._look, loop)
+        return work
+
+    async def _timed(self, work: Awaitable[T]) -> T:
         try:
-            return await work
-        except asyncio.CancelledError as error:
-            # Someone else may have cancelled the task as well, and then that counts.
-            if wait.is_cancelled and task.cancelling() - 1 <= cancelling:
-                raise self._over() from error
-            raise
-        finally:
-            wait.is_over = True
-            if wait.is_cancelled:
-                task.uncancel()
-            self._forget()
+            async with asyncio.timeout(self._seconds):
+                return await work
+        except TimeoutError as error:
+            raise self._over() from error
 
-    def _forget(self) -> None:
-        while self._waits and self._waits[0].is_over:
-            self._waits.popleft()
-
-    def _look(self) -> None:
-        loop = asyncio.get_running_loop()
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for wait in self._waits:
-            if wait.due_at > now:
-                break
-            if not (wait.is_over or wait.is_cancelled):
-                wait.is_cancelled = True
-                wait.task.cancel()
-        waiting = [wait.due_at for wait in self._waits if not wait.is_cancelled]
-        self._timer = loop.call_at(waiting[0], self._look) if waiting else None
+        waits = self._waits
+        while waits and (waits[0].due_at <= now or waits[0].future.done()):
+            future = waits.popleft().future
+            if not future.done():
+                future.set_exception(self._over())
+        self._timer = loop.call_at(waits[0].due_at, self._look, loop) if waits else None

@@ -18,7 +18,8 @@ from forebay.ingest import Intake
 from forebay.model.ids import minted_id
 
 CUTS = 200
-COMMITTED = b"COMMIT\0"
+COMMITTED = b"UPDATE 1\0"
+"""The partition is written: the database sends it with the word of the commit, and not before."""
 
 
 def intake_on(store: PostgresStore, folder: Path, store_seconds: float = 20.0) -> Intake:

@@ -38,7 +38,7 @@ async def test_only_what_takes_too_long_is_cancelled() -> None:
         await asyncio.sleep(SECONDS / 5)
         return "done"
 
-    tasks = [asyncio.create_task(limit.hold(work())) for work in (forever, quick, forever, quick)]
+    tasks = [asyncio.ensure_future(limit.hold(work())) for work in (forever, quick, forever, quick)]
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [TimeoutError, str, TimeoutError, str]
     assert len(was_cancelled) == 2
@@ -63,7 +63,7 @@ async def test_each_wait_has_its_own_time() -> None:
 
 async def test_a_task_that_somebody_else_cancels_is_cancelled() -> None:
     limit = TimeLimit(60)
-    task = asyncio.create_task(limit.hold(asyncio.Event().wait()))
+    task = asyncio.ensure_future(limit.hold(asyncio.Event().wait()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -95,3 +95,33 @@ async def test_work_that_fails_raises_its_own_error_and_the_next_goes_on() -> No
             await limit.hold(fail())
     with pytest.raises(TimeoutError):
         await limit.hold(asyncio.Event().wait())
+
+
+async def test_future_that_nobody_sets_is_set_when_its_time_is_over() -> None:
+    limit = TimeLimit(SECONDS)
+    loop = asyncio.get_running_loop()
+    futures: list[asyncio.Future[int]] = [loop.create_future() for _ in range(4)]
+    held = [asyncio.ensure_future(limit.hold(future)) for future in futures]
+    futures[1].set_result(7)
+    futures[2].cancel()
+    outcomes = await asyncio.gather(*held, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [TimeoutError, int, asyncio.CancelledError, TimeoutError]
+    assert not limit._waits
+    again: asyncio.Future[int] = loop.create_future()
+    loop.call_soon(again.set_result, 8)
+    assert await limit.hold(again) == 8
+
+
+async def test_each_future_has_its_own_time() -> None:
+    limit = TimeLimit(SECONDS)
+    loop = asyncio.get_running_loop()
+
+    async def seconds_held() -> float:
+        began = loop.time()
+        with pytest.raises(TimeoutError):
+            await limit.hold(loop.create_future())
+        return loop.time() - began
+
+    first = asyncio.create_task(seconds_held())
+    await asyncio.sleep(SECONDS / 2)
+    assert min(await asyncio.gather(first, seconds_held())) >= SECONDS * 0.99

@@ -1,17 +1,19 @@
 -- Number and append messages to partitions whose numbers are remembered, in queues that are locked.
--- All or nothing: unless each partition is still of the queue with that name, nothing is written and no row comes back.
+-- All or nothing: unless each partition is still of the queue with that name, and no queue has a size or a key, nothing is
+-- written and no row comes back. An id that is there already makes the index refuse the whole.
 -- A message says which partition it is for by its place among them, and how many came before it, in the push, in its
--- queue and in its partition. An id that is there already makes the index refuse the whole.
-WITH held AS MATERIALIZED (
-    SELECT given.place, p.partition_id, p.queue_id, p.last_position, q.next_seq
+-- queue and in its partition.
+WITH locked AS MATERIALIZED (
+    SELECT queue_id, name, next_seq FROM forebay.queues
+    WHERE name = ANY (%(grown_queues)b::text[]) AND coalesce((options ->> 'maxSize')::bigint, 0) = 0
+        AND NOT coalesce((options ->> 'encryptionEnabled')::boolean, false)
+), base AS MATERIALIZED (
+    SELECT array_agg(q.queue_id ORDER BY place) AS queue_ids, array_agg(q.next_seq ORDER BY place) AS next_seqs,
+        array_agg(p.last_position + 1 ORDER BY place) AS next_positions,
+        coalesce(%(now_us)b::bigint, forebay.now_us()) AS now_us
     FROM unnest(%(partition_ids)b::bigint[], %(queues)b::text[]) WITH ORDINALITY AS given (partition_id, queue, place)
     JOIN forebay.partitions p ON p.partition_id = given.partition_id
-    JOIN forebay.queues q ON q.queue_id = p.queue_id AND q.name = given.queue
-), base AS MATERIALIZED (
-    SELECT array_agg(queue_id ORDER BY place) AS queue_ids, array_agg(next_seq ORDER BY place) AS next_seqs,
-        array_agg(last_position + 1 ORDER BY place) AS next_positions,
-        coalesce(%(now_us)b::bigint, forebay.now_us()) AS now_us
-    FROM held
+    JOIN locked q ON q.queue_id = p.queue_id AND q.name = given.queue
     HAVING count(*) = cardinality(%(partition_ids)b::bigint[])
 ), added AS (
     INSERT INTO forebay.messages (queue_id, seq, partition_id, position, created_us, is_binary, is_minted,

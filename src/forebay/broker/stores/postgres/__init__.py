@@ -25,12 +25,13 @@
 | `flags`        | switch                   |                                                                       |
 | `waits`        | queue, server            | who wants to be told of pushes; unlogged, worth nothing after a crash |
 
-**The way in** (`push_line`, `push_writer`, `known_push`, `pushing`). Pushes that wait at the same time share a
-transaction. It locks its queues' rows, and only then are seqs given out; the lock lasts until the commit, so commits
-become visible in the order of their seqs, and a reader that has seen seq 7 can never be shown a 5 later. A thread with
-a connection of its own does these transactions (`wire`). Pushes to partitions that it knows are numbered and written by
-one statement, without asking first, and a large next group leaves right behind the COMMIT of the last; any other
-group asks, decides and writes. Transactions and replays push on a connection of the pool, in the second way.
+**The way in** (`push_line`). Pushes that wait at the same time share a transaction. It locks its queues' rows, and only
+then are seqs given out; the lock lasts until the commit, so commits become visible in the order of their seqs, and a
+reader that has seen seq 7 can never be shown a 5 later. Pushes to partitions that are known are numbered and written by
+one statement (`known_push`), in one trip, on a connection that the event loop watches (`transaction_stream`); the next
+group leaves before the last one is answered. Any other group asks, decides (`pushing`) and writes, in a thread with a
+connection of its own (`push_thread`, `push_writer`, `wire`). Transactions and replays push on a connection of the pool,
+in the second way.
 
 **The way out** (`popping`). A group finds work in two places and scans neither all partitions nor all messages: in
 `deliveries`, by `due_us` (more to come, a lease that ends, a retry, a delay); and in `partitions`, by `last_seq` above
@@ -67,8 +68,10 @@ What is undone is delivered again, or removed again.
 |---------------------------------|---------------------------------------------|------------------------------------|
 | PostgreSQL is away              | `StoreUnavailable`; each tries to connect   | none: it resumes by itself         |
 | connection breaks before COMMIT | done again on another connection, once      | none                               |
-| COMMIT is sent and not answered | `StoreUnavailable`, `is_outcome_unknown`:   | send it again: a push is stored    |
-|                                 | done as a whole, or not at all              | once, an ack refused if it counted |
+| COMMIT is sent and not answered;| `StoreUnavailable`, `is_outcome_unknown`:   | send it again: a push is stored    |
+| a known push is not answered    | done as a whole, or not at all              | once, an ack refused if it counted |
+| PostgreSQL ends a connection    | a push that it did not finish is done again | none                               |
+| (restart, `pg_terminate_backend`)|                                            |                                    |
 | PostgreSQL hangs                | `StoreUnavailable` after the time of one    | none                               |
 |                                 | request; unknown if COMMIT was sent         |                                    |
 | deadlock, serialization failure | done again, up to 6 times                   | none                               |
@@ -86,10 +89,12 @@ that was given a clock passes its time with every query instead.
 
 | what                                  | limit                            | at the limit                      |
 |---------------------------------------|----------------------------------|-----------------------------------|
-| connections per server                | 1 for pushes, 4 durable,         | wait 10 s, then `StoreUnavailable`|
+| connections per server                | 2 for pushes, 4 durable,         | wait 10 s, then `StoreUnavailable`|
 |                                       | 8 delivery, 4 browsing, 2 notices|                                   |
 | one group of pushes                   | 2 MiB, or one request            | the next group begins             |
-| groups of pushes under way            | 1 that is written, 1 committed   | pushes wait for the next          |
+| groups of known pushes under way      | 2                                | pushes wait for the next          |
+| one statement of a push               | 0.4 of a request's 10 s          | PostgreSQL ends it; once more,    |
+|                                       |                                  | then `StoreUnavailable`           |
 | partitions whose numbers are          | 100,000                          | all are forgotten, and found again|
 | remembered by pushes                  |                                  |                                   |
 | partitions entered by one look around | 1,000                            | it looks again                    |

@@ -1,11 +1,11 @@
-"""A group of pushes in one step, when nothing about it has to be asked first.
+"""A group of pushes in one trip, when nothing about it has to be asked first.
 
 Most pushes go to partitions that were pushed to before, in queues that take everything. Their rows can be numbered by
 the database itself, under the queues' locks, in the statement that writes them: what comes back is only what the lock
-found, and which partitions were written. `KnownPush` is made while the database is busy with another group.
+found, and which partitions were written.
 
-It is a bet. It is lost, and nothing may be committed, when a queue was deleted, or given a size or a key meanwhile
-(`decided` says None), or when an id is there already (the index refuses). Then `PushPlan` asks before it writes.
+It is a bet. It is lost, and nothing is written, when a queue was deleted, or given a size or a key meanwhile (`decided`
+says None), or when an id is there already (the index refuses). Then somebody asks before he writes (`push_writer`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
-from forebay.broker.push_run import PushedRun, PushRun
-from forebay.broker.store import PushItem
+from forebay.broker.push_run import QUEUED, PushedRun, PushRun
+from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.postgres import push_statements
 from forebay.broker.stores.postgres.arrays import Bigints, Blobs, Booleans, Texts
 from forebay.broker.stores.postgres.connections import Row
@@ -24,47 +24,17 @@ from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.pushing import RECEIPT, Availability, Decided, Outcome, PartitionNumbers
 from forebay.broker.stores.postgres.queries import Statement, query
 
+TEXTS = (query("push_lock_queues"), query("push_write_known"))
+"""The statements of a known push."""
 _place_of = attrgetter("queue", "partition")
-_payload_of = attrgetter("payload")
-_transaction_id_of = attrgetter("transaction_id")
-_trace_id_of = attrgetter("trace_id")
-_headers_of = attrgetter("headers")
-_is_binary_of = attrgetter("is_binary")
 
 
 class _Run(NamedTuple):
-    """Neighbours in a request that go to one partition."""
+    """Neighbours in a request that go to one partition: which, and how many of their queue came before them."""
 
     place: int
-    before_in_queue: int
-    before_in_partition: int
+    before: int
     size: int
-
-
-class _Columns:
-    """The messages of a group, as they are sent."""
-
-    def __init__(self) -> None:
-        self.payloads = Blobs()
-        self.transaction_ids = Texts()
-        self.trace_ids = Texts()
-        self.headers = Blobs()
-        self.are_binary = Booleans()
-
-    def add(self, request: Sequence[PushItem]) -> None:
-        if type(request) is PushRun:
-            count = len(request)
-            self.payloads += request.payloads
-            self.transaction_ids += request.transaction_ids
-            self.trace_ids += [""] * count
-            self.headers += [b""] * count
-            self.are_binary += [False] * count
-        else:
-            self.payloads += map(_payload_of, request)
-            self.transaction_ids += map(_transaction_id_of, request)
-            self.trace_ids += map(_trace_id_of, request)
-            self.headers += map(_headers_of, request)
-            self.are_binary += map(_is_binary_of, request)
 
 
 class KnownPush:
@@ -72,7 +42,8 @@ class KnownPush:
         self.requests = requests
         self._now_us = now_us
         self._server_id = server_id
-        self._runs: list[list[_Run]] = []
+        self._runs: list[_Run | list[_Run]] = []
+        """Of each request; of one with a single message, which most are, without the list."""
         self._places: dict[tuple[str, str], int] = {}
         """Of partitions, counted from 1 as PostgreSQL does."""
         self._partition_ids: list[int] = []
@@ -80,6 +51,10 @@ class KnownPush:
         self._last_before: list[int] = []
         self._grown: dict[str, int] = {}
         self._more_bytes: dict[str, int] = {}
+        # For each message:
+        self._place_numbers = Bigints()
+        self._before_in_queue = Bigints()
+        self._before_in_partition = Bigints()
 
     @classmethod
     def of(
@@ -98,66 +73,67 @@ class KnownPush:
         return push
 
     def _take(self, request: Sequence[PushItem], known: PartitionNumbers, free: Container[str]) -> bool:
+        if type(request) is not PushRun and len(request) == 1:
+            item = request[0]
+            run = self._taken((item.queue, item.partition), 1, len(item.payload), known, free)
+            if run is None:
+                return False
+            self._runs.append(run)
+            return True
         runs: list[_Run] = []
         for key, sizes in _payload_sizes(request):
-            queue = key[0]
-            place = self._places.get(key)
-            if place is None:
-                partition_id = known.get(key)
-                if partition_id is None or queue not in free:
-                    return False
-                self._partition_ids.append(partition_id)
-                self._added.append(0)
-                self._last_before.append(0)
-                place = self._places[key] = len(self._partition_ids)
-            count = len(sizes)
-            before = self._grown.get(queue, 0)
-            runs.append(_Run(place, before, self._added[place - 1], count))
-            self._grown[queue] = before + count
-            self._more_bytes[queue] = self._more_bytes.get(queue, 0) + sum(sizes)
-            self._added[place - 1] += count
-            self._last_before[place - 1] = before + count - 1
+            run = self._taken(key, len(sizes), sum(sizes), known, free)
+            if run is None:
+                return False
+            runs.append(run)
         self._runs.append(runs)
         return True
 
+    def _taken(
+        self, key: tuple[str, str], count: int, size: int, known: PartitionNumbers, free: Container[str]
+    ) -> _Run | None:
+        queue = key[0]
+        place = self._places.get(key)
+        if place is None:
+            partition_id = known.get(key)
+            if partition_id is None or queue not in free:
+                return None
+            self._partition_ids.append(partition_id)
+            self._added.append(0)
+            self._last_before.append(0)
+            place = self._places[key] = len(self._partition_ids)
+        before, before_here = self._grown.get(queue, 0), self._added[place - 1]
+        self._grown[queue] = before + count
+        self._more_bytes[queue] = self._more_bytes.get(queue, 0) + size
+        self._added[place - 1] = before_here + count
+        self._last_before[place - 1] = before + count - 1
+        self._place_numbers += repeat(place, count)
+        self._before_in_queue += range(before, before + count)
+        self._before_in_partition += range(before_here, before_here + count)
+        return _Run(place, before, count)
+
     def statements(self) -> list[Statement]:
-        columns = _Columns()
-        for request in self.requests:
-            columns.add(request)
-        runs = list(chain.from_iterable(self._runs))
         values: dict[str, object] = {
             "now_us": self._now_us,
             "partition_ids": Bigints(self._partition_ids),
             "queues": Texts([queue for queue, _ in self._places]),
-            "places": Bigints(chain.from_iterable(repeat(place, count) for place, _, _, count in runs)),
-            "before_in_queue": Bigints(
-                chain.from_iterable(range(before, before + count) for _, before, _, count in runs)
-            ),
-            "before_in_partition": Bigints(
-                chain.from_iterable(range(before, before + count) for _, _, before, count in runs)
-            ),
-            "are_binary": columns.are_binary,
-            "transaction_ids": columns.transaction_ids,
-            "trace_ids": columns.trace_ids,
-            "headers": columns.headers,
-            "payloads": columns.payloads,
+            "places": self._place_numbers,
+            "before_in_queue": self._before_in_queue,
+            "before_in_partition": self._before_in_partition,
+            **_columns(self.requests),
             "last_before": Bigints(self._last_before),
             "added": Bigints(self._added),
             "grown_queues": Texts(self._grown),
             "grown": Bigints(self._grown.values()),
             "more_bytes": Bigints(self._more_bytes.values()),
         }
-        return [
-            push_statements.lock_queues(self._grown, self._server_id),
-            Statement(query("push_write_known"), values),
-        ]
+        return [push_statements.lock_queues(self._grown, self._server_id), Statement(query("push_write_known"), values)]
 
     def decided(self, locked: list[Row], written: list[Row]) -> Decided | None:
-        """What becomes of the requests once this is committed; None when it must not be."""
-        queues = {row[1]: row for row in cast("list[tuple[Any, ...]]", locked)}
-        is_free = not any(max_size or is_encrypted for _, _, max_size, is_encrypted, *_ in queues.values())
-        if not is_free or len(written) != len(self._places):
+        """What became of the requests; None when nothing was written."""
+        if len(written) != len(self._places):
             return None
+        queues = {row[1]: row for row in cast("list[tuple[Any, ...]]", locked)}
         firsts, shown_ids = [0], [""]
         for (queue, _), partition_id in zip(self._places, self._partition_ids, strict=True):
             queue_id, _, _, _, next_seq, *_ = queues[queue]
@@ -165,13 +141,46 @@ class KnownPush:
             shown_ids.append(wire_id(queue_id, partition_id))
         outcomes: list[Outcome] = []
         for runs in self._runs:
+            if isinstance(runs, _Run):
+                place, before, _ = runs
+                outcomes.append([Pushed(QUEUED, firsts[place] + before, shown_ids[place], RECEIPT)])
+                continue
             pushed = [
                 PushedRun(range(firsts[place] + before, firsts[place] + before + count), shown_ids[place], RECEIPT)
-                for place, before, _, count in runs
+                for place, before, count in runs
             ]
             outcomes.append(pushed[0] if len(pushed) == 1 else list(chain.from_iterable(pushed)))
         wanted_elsewhere = {name for name, row in queues.items() if row[-1]}
-        return Decided(outcomes, Availability(dict(self._grown), wanted_elsewhere), [])
+        return Decided(outcomes, Availability(self._grown, wanted_elsewhere), [])
+
+
+def _columns(requests: Sequence[Sequence[PushItem]]) -> dict[str, object]:
+    """The messages of a group, as they are sent. Single ones that stand together are taken together."""
+    payloads, headers, are_binary = Blobs(), Blobs(), Booleans()
+    transaction_ids, trace_ids = Texts(), Texts()
+    for is_run, group in groupby(requests, lambda request: type(request) is PushRun):
+        if is_run:
+            for run in cast("Iterator[PushRun]", group):
+                count = len(run)
+                payloads += run.payloads
+                transaction_ids += run.transaction_ids
+                trace_ids += [""] * count
+                headers += [b""] * count
+                are_binary += [False] * count
+        else:
+            items = list(chain.from_iterable(group))
+            payloads += [item.payload for item in items]
+            transaction_ids += [item.transaction_id for item in items]
+            trace_ids += [item.trace_id for item in items]
+            headers += [item.headers for item in items]
+            are_binary += [item.is_binary for item in items]
+    return {
+        "are_binary": are_binary,
+        "transaction_ids": transaction_ids,
+        "trace_ids": trace_ids,
+        "headers": headers,
+        "payloads": payloads,
+    }
 
 
 def _payload_sizes(request: Sequence[PushItem]) -> Iterator[tuple[tuple[str, str], list[int]]]:

@@ -1,138 +1,164 @@
-"""Pushes that wait for their turn, and the thread that writes them.
+"""Pushes that wait for their turn. Whoever waits at the same time shares a transaction.
 
-Whoever waits when the thread comes back for more is written in one transaction, so groups grow by themselves as the
-database gets slower, and a lone push waits for nobody. The event loop hands pushes over and is handed their outcomes;
-no trip of a transaction passes through it, and the server goes on reading requests meanwhile.
+Groups grow by themselves as the database gets slower, and a lone push waits for nobody. There are two ways to write a
+group:
+
+- **Known**: all its partitions are known, in queues that take everything (`known_push`). It leaves on a connection that
+  the event loop watches (`transaction_stream`), in one trip, and the next group leaves behind it before it is answered,
+  if it is worth a transaction of its own. Nobody waits for anybody.
+- **Asked**: all others, and known ones that the database refused. A thread asks before it writes (`push_thread`,
+  `push_writer`). What it learns makes the next group a known one, and the thread opens the connection for those.
+
+An id that is there already makes the index refuse a known group. Producers that repeat themselves do it more than once,
+so for `DOUBT_SECONDS` groups with producers' own ids ask first.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from queue import SimpleQueue
-from typing import NamedTuple
+
+from psycopg import errors
 
 from forebay.broker.coalescer import settle
+from forebay.broker.push_run import PushRun
 from forebay.broker.store import Pushed, PushItem
-from forebay.broker.stores.postgres.push_writer import Group, NextGroup, PushWriter
-from forebay.broker.stores.postgres.pushing import Availability, Outcome
-from forebay.errors import StoreUnavailable
+from forebay.broker.stores.postgres.attempts import CommitUnknown, commit_unknown
+from forebay.broker.stores.postgres.connections import Row
+from forebay.broker.stores.postgres.known_push import KnownPush
+from forebay.broker.stores.postgres.push_thread import PushThread, Waiting
+from forebay.broker.stores.postgres.push_writer import PushWriter
+from forebay.broker.stores.postgres.pushing import Availability
+from forebay.broker.stores.postgres.transaction_stream import Connection, TransactionStream
+from forebay.broker.stores.postgres.wire import packed
 
-_log = logging.getLogger("forebay.store")
-
-
-class _Waiting(NamedTuple):
-    items: Sequence[PushItem]
-    size: int
-    future: asyncio.Future[Sequence[Pushed]]
+DOUBT_SECONDS = 5.0
+GROUPS_MAX = 2
+"""Known groups under way: one that the database works on, one that waits there."""
+OVERLAP_BYTES_MIN = 16 << 10
+"""Of a group that leaves while another is under way. Smaller ones rather wait and grow: what a transaction costs by
+itself would be more than what is gained."""
 
 
 class PushLine:
     """`size_max` is for requests that share a transaction; one that is larger goes alone. `tell` runs in the loop."""
 
-    def __init__(
-        self,
-        make_writer: Callable[[NextGroup], PushWriter],
-        tell: Callable[[Availability], None],
-        *,
-        size_max: int,
-    ) -> None:
-        self._writer = make_writer(self._next_group)
+    def __init__(self, writer: PushWriter, tell: Callable[[Availability], None], *, size_max: int) -> None:
+        self._writer = writer
         self._tell = tell
         self._size_max = size_max
-        self._waiting: deque[_Waiting] = deque()
-        """Appended to by the loop, taken from by the thread."""
-        self._calls: SimpleQueue[bool] = SimpleQueue()
-        """For the thread: True when something waits, False when it is to end."""
-        self._is_call_planned = False
-        self._submitted_bytes = 0
-        """Written by the loop alone, as `_taken_bytes` is by the thread: the difference is what waits."""
-        self._taken_bytes = 0
-        self._taken: list[asyncio.Future[Sequence[Pushed]]] = []
-        """What the thread has taken and not settled."""
-        self._thread: threading.Thread | None = None
+        self._waiting: deque[Waiting] = deque()
+        self._waiting_bytes = 0
+        self._under_way: deque[list[Waiting]] = deque()
+        """Known groups, in the order in which they will be answered."""
+        self._is_planned = False
+        self._doubts_until = 0.0
+        self._stream: TransactionStream | None = None
+        self._asking = PushThread(writer, tell, self._adopt, size_max=size_max)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, items: Sequence[PushItem], size: int) -> asyncio.Future[Sequence[Pushed]]:
         """The commit to wait for. Cancelling it takes the push back, unless it is on its way already."""
-        loop = asyncio.get_running_loop()
+        # Asked for once: each time costs a system call.
+        loop = self._loop = self._loop or asyncio.get_running_loop()
         future: asyncio.Future[Sequence[Pushed]] = loop.create_future()
-        self._submitted_bytes += size
-        self._waiting.append(_Waiting(items, size, future))
-        if not self._is_call_planned:
+        self._waiting.append(Waiting(items, size, future))
+        self._waiting_bytes += size
+        if not self._is_planned:
             # After what else the loop has to do now: that may be more pushes, for the same group.
-            self._is_call_planned = True
-            loop.call_soon(self._call)
+            self._is_planned = True
+            loop.call_soon(self._go)
         return future
 
-    def _call(self) -> None:
-        self._is_call_planned = False
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="forebay-push", daemon=True)
-            self._thread.start()
-        self._calls.put(True)
-
     async def close(self) -> None:
-        """After what waits is settled. A store that is opened again starts the next thread with its first push."""
-        if self._is_call_planned:
-            await asyncio.sleep(0)
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._calls.put(False)
-            await asyncio.to_thread(thread.join)
+        """After what waits is settled. A store that is opened again begins anew with its first push."""
+        if futures := [one.future for group in (self._waiting, *self._under_way) for one in group]:
+            await asyncio.wait(futures)
+        await self._asking.close()
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = self._loop = None
 
-    def _run(self) -> None:
-        while self._calls.get():
-            try:
-                self._writer.write(self._next_group(0))
-            except Exception as error:  # noqa: BLE001 - else nobody would be answered any more, these or the next
-                _log.exception("BUG: writing pushes failed", extra={"action": "push_failed"})
-                self._writer.close()
-                unknown = StoreUnavailable(f"writing failed: {error}", is_outcome_unknown=True)
-                self._settle(self._taken, [unknown] * len(self._taken), Availability({}, set()))
-                self._taken = []
-        self._writer.close()
+    def _go(self) -> None:
+        self._is_planned = False
+        while self._may_go():
+            group = self._next_group()
+            if group:
+                self._send(group)
 
-    def _next_group(self, size_min: int) -> Group | None:
-        """Those that wait now, in order, as far as they may share; None while they are less than `size_min`."""
-        if self._submitted_bytes - self._taken_bytes < size_min:
-            return None
-        group: list[_Waiting] = []
+    def _may_go(self) -> bool:
+        if not self._waiting or len(self._under_way) >= GROUPS_MAX:
+            return False
+        return not self._under_way or self._waiting_bytes >= OVERLAP_BYTES_MIN
+
+    def _next_group(self) -> list[Waiting]:
+        """Those that wait now, in order, as far as they may share."""
+        group: list[Waiting] = []
         total = 0
         while self._waiting and (not group or total + self._waiting[0].size <= self._size_max):
             one = self._waiting.popleft()
-            self._taken_bytes += one.size
+            self._waiting_bytes -= one.size
             if not one.future.done():
                 group.append(one)
                 total += one.size
-        if not group:
-            return None
-        futures = [one.future for one in group]
-        self._taken = [*(future for future in self._taken if not future.done()), *futures]
-        return Group([one.items for one in group], partial(self._settle, futures))
+        return group
 
-    def _settle(
-        self,
-        futures: Sequence[asyncio.Future[Sequence[Pushed]]],
-        outcomes: Sequence[Outcome | Exception],
-        availability: Availability,
-    ) -> None:
-        """Called by the thread; the loop may be gone, and with it everybody who waits."""
-        if not futures:
+    def _send(self, group: list[Waiting]) -> None:
+        stream = self._stream
+        push = None if stream is None or not stream.is_alive() else self._known(group)
+        if stream is None or push is None:
+            self._ask(group)
             return
-        with contextlib.suppress(RuntimeError):
-            loop = futures[0].get_loop()
-            loop.call_soon_threadsafe(self._hand_out, futures, outcomes, availability)
+        try:
+            statements = packed(push.statements())
+        except Exception:  # noqa: BLE001 -- there is a value that cannot be sent; whoever asks finds out whose
+            self._ask(group)
+            return
+        self._under_way.append(group)
+        stream.send(statements, partial(self._answered, push))
 
-    def _hand_out(
-        self,
-        futures: Sequence[asyncio.Future[Sequence[Pushed]]],
-        outcomes: Sequence[Outcome | Exception],
-        availability: Availability,
-    ) -> None:
-        self._tell(availability)
-        settle(futures, outcomes)
+    def _known(self, group: list[Waiting]) -> KnownPush | None:
+        requests = [one.items for one in group]
+        if time.monotonic() < self._doubts_until and not _are_minted(requests):
+            return None
+        writer = self._writer
+        return KnownPush.of(requests, writer.known, writer.free, writer.now_us(), writer.server_id)
+
+    def _ask(self, group: list[Waiting]) -> None:
+        self._asking.put(group, is_connection_wanted=self._stream is None or not self._stream.is_alive())
+
+    def _answered(self, push: KnownPush, answer: list[list[Row]] | Exception) -> None:
+        group = self._under_way.popleft()
+        if self._waiting and not self._is_planned and self._loop is not None:
+            # Before those who are answered now: the database shall not wait for them.
+            self._is_planned = True
+            self._loop.call_soon(self._go)
+        if isinstance(answer, CommitUnknown):
+            settle([one.future for one in group], [commit_unknown(answer)] * len(group))
+            return
+        decided = None if isinstance(answer, Exception) else push.decided(*answer)
+        if decided is not None:
+            self._tell(decided.availability)
+            settle([one.future for one in group], decided.outcomes)
+            return
+        if isinstance(answer, errors.UniqueViolation):
+            self._doubts_until = time.monotonic() + DOUBT_SECONDS
+        self._ask(group)
+
+    def _adopt(self, connection: Connection) -> None:
+        """The thread has opened one for known pushes."""
+        if self._loop is None or (self._stream is not None and self._stream.is_alive()):
+            connection.close()
+        else:
+            seconds_max = self._writer.request_seconds_max
+            self._stream = TransactionStream(connection, self._loop, seconds_max=seconds_max)
+
+
+def _are_minted(requests: Sequence[Sequence[PushItem]]) -> bool:
+    return all(
+        request.is_minted if type(request) is PushRun else all(item.is_minted for item in request)
+        for request in requests
+    )

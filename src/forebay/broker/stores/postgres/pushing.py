@@ -11,23 +11,26 @@ go; `Push` takes the same steps in a transaction that has more to do.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
-from psycopg.types.json import Jsonb
-
 from forebay.broker.encryption import is_sealed
 from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.postgres import push_statements
+from forebay.broker.stores.postgres.arrays import Texts
 from forebay.broker.stores.postgres.connections import Connection, Row, rows, send
 from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.push_statements import ChangedPartition, GrownQueue, NewMessage
-from forebay.broker.stores.postgres.queries import Statement
+from forebay.broker.stores.postgres.queries import Statement, query
 from forebay.errors import PayloadInClear, QueueFull
 from forebay.model.queue import QueueOptions, namespace_and_task_of, options_to_wire
 
 RECEIPT = "postgres"
+MAKE_QUEUES_MAX = 5
+"""How often a push makes queues that somebody else deletes in the same moment."""
+DELETED_AGAIN = "a queue is deleted again and again while messages are pushed to it"
 PARTITIONS_KNOWN_MAX = 100_000
 Outcome = Sequence[Pushed] | QueueFull | PayloadInClear
 PartitionNumbers = dict[tuple[str, str], int]
@@ -268,16 +271,17 @@ class Push:
         return decided.outcomes, decided.availability
 
 
-def queues_to_make(items: Sequence[PushItem], now_us: int | None) -> dict[str, object]:
-    """What `push_make_queues` is to make: with default options, in the namespace and task that the first item says."""
+def make_queues(items: Sequence[PushItem], now_us: int | None) -> Statement:
+    """With default options, in the namespace and task that the first item says."""
     first = {item.queue: item for item in reversed(items)}
     own = {name: namespace_and_task_of(name) for name in first}
     options = QueueOptions()
-    return {
-        "names": list(first),
-        "namespaces": [item.namespace or own[name][0] for name, item in first.items()],
-        "tasks": [item.task or own[name][1] for name, item in first.items()],
-        "options": Jsonb(options_to_wire(options)),
+    values: dict[str, object] = {
+        "names": Texts(first),
+        "namespaces": Texts([item.namespace or own[name][0] for name, item in first.items()]),
+        "tasks": Texts([item.task or own[name][1] for name, item in first.items()]),
+        "options": json.dumps(options_to_wire(options)),
         "priority": options.priority,
         "now_us": now_us,
     }
+    return Statement(query("push_make_queues"), values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 
 import pyarrow as pa
 from psycopg.types.json import Jsonb
@@ -50,8 +50,15 @@ from forebay.broker.stores.postgres.names import place_numbers
 from forebay.broker.stores.postgres.notices import Notices
 from forebay.broker.stores.postgres.popping import Pop, seconds_until_due
 from forebay.broker.stores.postgres.push_line import PushLine
-from forebay.broker.stores.postgres.push_writer import NextGroup, PushWriter
-from forebay.broker.stores.postgres.pushing import Availability, MissingQueues, Push, queues_to_make
+from forebay.broker.stores.postgres.push_writer import PushWriter
+from forebay.broker.stores.postgres.pushing import (
+    DELETED_AGAIN,
+    MAKE_QUEUES_MAX,
+    Availability,
+    MissingQueues,
+    Push,
+    make_queues,
+)
 from forebay.broker.stores.postgres.queries import query
 from forebay.clock import Clock
 from forebay.errors import PayloadInClear, QueueFull, StoreUnavailable
@@ -63,8 +70,6 @@ GROUP_BYTES_MAX = 2 << 20
 """Of pushes that share a transaction. A larger one goes alone."""
 ITEM_BYTES = 200
 """What a message weighs in a group besides its payload."""
-MAKE_QUEUES_MAX = 5
-"""How often a push makes queues that somebody else deletes in the same moment."""
 
 
 class _Refused(Exception):
@@ -84,16 +89,15 @@ class PostgresStore:
         self._clock = clock
         self._server_id = uuid.uuid4().hex
         self._database = Database(url, request_seconds_max=request_seconds_max)
-        self._push_seconds_max = min(request_seconds_max, PUSH_SECONDS_MAX)
+        self._request_seconds_max = request_seconds_max
         self._wake: Waker = lambda queue, count: None
-        self._pushes = PushLine(self._make_writer, self._tell, size_max=GROUP_BYTES_MAX)
+        self._pushes = PushLine(self._push_writer(), self._tell, size_max=GROUP_BYTES_MAX)
         self._expired = 0
         self._notices = Notices(url, self._database, self._server_id, self._hear)
 
-    def _make_writer(self, next_group: NextGroup) -> PushWriter:
-        return PushWriter(
-            self._url, self._server_id, next_group, self._now_us, request_seconds_max=self._push_seconds_max
-        )
+    def _push_writer(self) -> PushWriter:
+        seconds_max = min(self._request_seconds_max, PUSH_SECONDS_MAX)
+        return PushWriter(self._url, self._server_id, self._now_us, request_seconds_max=seconds_max)
 
     def _now_us(self) -> int | None:
         return None if self._clock is None else self._clock.now_us()
@@ -154,20 +158,12 @@ class PostgresStore:
 
     # the way in
 
-    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        if not items:
-            return []
+    def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
         payloads = items.payloads if type(items) is PushRun else [item.payload for item in items]
-        size = sum(map(len, payloads)) + ITEM_BYTES * len(items)
-        for _ in range(MAKE_QUEUES_MAX):
-            try:
-                return await self._pushes.submit(items, size)
-            except MissingQueues as missing:
-                await self._make_queues(missing.items)
-        raise StoreUnavailable("a queue is deleted again and again while messages are pushed to it")
+        return self._pushes.submit(items, sum(map(len, payloads)) + ITEM_BYTES * len(items))
 
     async def _make_queues(self, items: Sequence[PushItem]) -> None:
-        await self._database.ask(query("push_make_queues"), queues_to_make(items, self._now_us()))
+        await self._database.ask(*make_queues(items, self._now_us()))
 
     def _tell(self, availability: Availability) -> None:
         for queue, count in availability.counts.items():
@@ -262,7 +258,7 @@ class PostgresStore:
             self._tell(availability)
             self._tell_freed(await judged.freed())
             return TransactionOutcome(pushed, judged.acknowledged)
-        raise StoreUnavailable("a queue is deleted again and again while messages are pushed to it")
+        raise StoreUnavailable(DELETED_AGAIN)
 
     # groups
 

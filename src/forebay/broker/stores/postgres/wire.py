@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import select
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 import psycopg
-from psycopg import errors
+from psycopg import abc, errors
 from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format
 from psycopg.pq.abc import PGresult
@@ -31,7 +30,7 @@ from forebay.broker.stores.postgres.queries import Prepared, Statement, prepared
 
 ROLL_BACK_SECONDS_MAX = 2.0
 BEGIN, COMMIT, ROLLBACK = Statement(b"BEGIN", {}), Statement(b"COMMIT", {}), Statement(b"ROLLBACK", {})
-_DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 
 
 class Packed(NamedTuple):
@@ -54,13 +53,11 @@ class Wire:
     """For one thread at a time. Deadlines are times of `time.monotonic`."""
 
     def __init__(self, url: str, settings: Mapping[str, str]) -> None:
-        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
-        self._connection = psycopg.connect(url, autocommit=True, options=options, **CONNECTING)
+        self._connection = connected(url, settings)
         self._libpq = self._connection.pgconn
         self._libpq.enter_pipeline_mode()
         self._rows = Transformer(self._connection)
         self._prepared: set[bytes] = set()
-        self._under_way: deque[list[bytes | None]] = deque()
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(self._libpq.socket, select.POLLIN)
         self._writable.register(self._libpq.socket, select.POLLIN | select.POLLOUT)
@@ -74,25 +71,11 @@ class Wire:
 
     def exchange(self, statements: Sequence[Statement], deadline: float) -> list[list[Row]]:
         """Run the statements one after the other, up to the first that fails; returns the rows of each."""
-        self.send(packed(statements), deadline)
-        return self.receive(deadline)
-
-    def send(self, statements: Sequence[Packed], deadline: float) -> None:
-        """Let statements leave. They need not be the only ones under way: `receive` answers in the order of sending."""
+        ready = packed(statements)
         try:
-            self._under_way.append(self._send(statements))
+            sent = self._send(ready)
             while self._libpq.flush():
                 self._wait(self._writable, deadline)
-        except (psycopg.Error, OSError) as error:
-            self.close()
-            raise Unanswered(str(error)) from error
-
-    def receive(self, deadline: float) -> list[list[Row]]:
-        """The answers to what was sent first, of all that is not answered yet."""
-        if not self._under_way:
-            raise Unanswered("nothing was sent")
-        sent = self._under_way.popleft()
-        try:
             results = self._results(deadline)
         except (psycopg.Error, OSError) as error:
             self.close()
@@ -100,9 +83,7 @@ class Wire:
         return self._read(sent, results)
 
     def roll_back(self) -> None:
-        """Leave a transaction that failed. A connection that cannot, or still has to answer, is closed."""
-        if self._under_way:
-            self.close()
+        """Leave a transaction that failed. A connection that cannot is closed."""
         if self.is_usable:
             try:
                 self.exchange([ROLLBACK], time.monotonic() + ROLL_BACK_SECONDS_MAX)
@@ -113,7 +94,7 @@ class Wire:
         """Returns what answers are to come: the name of one that is prepared, None for one that is run."""
         sent: list[bytes | None] = []
         for (name, text, _), values in statements:
-            if name not in self._prepared and not any(name in under_way for under_way in (sent, *self._under_way)):
+            if name not in self._prepared and name not in sent:
                 self._libpq.send_prepare(name, text)
                 sent.append(name)
             self._libpq.send_query_prepared(name, values, [Format.BINARY] * len(values), Format.BINARY)
@@ -148,27 +129,45 @@ class Wire:
     def _read(self, sent: list[bytes | None], results: list[PGresult]) -> list[list[Row]]:
         answers: list[list[Row]] = []
         for name, result in zip(sent, results, strict=False):
-            if result.status not in _DONE:
+            if result.status not in DONE:
                 raise self._error(result, is_last=len(answers) == sent.count(None) - 1)
-            if name is not None:
+            if name is None:
+                answers.append(rows_of(result, self._rows))
+            else:
                 self._prepared.add(name)
-                continue
-            self._rows.set_pgresult(result, set_loaders=True, format=Format.BINARY)
-            answers.append(cast("list[Row]", self._rows.load_rows(0, result.ntuples, tuple)))
         if len(results) < len(sent):
             raise Unanswered("the connection broke")
         return answers
 
     def _error(self, result: PGresult, *, is_last: bool) -> Exception:
         """When the connection ended with the last statement, that may have been done before it ended."""
-        message = result.get_error_message()
-        state = result.error_field(DiagnosticField.SQLSTATE)
-        severity = result.error_field(DiagnosticField.SEVERITY_NONLOCALIZED)
-        if state is None or (is_last and severity in (b"FATAL", b"PANIC")):
+        has_state = result.error_field(DiagnosticField.SQLSTATE) is not None
+        if not has_state or (is_last and ends_connection(result)):
             self.close()
-            return Unanswered(message)
-        try:
-            kind = errors.lookup(state.decode())
-        except KeyError:
-            kind = psycopg.DatabaseError
-        return kind(message)
+            return Unanswered(result.get_error_message())
+        return error_of(result)
+
+
+def connected(url: str, settings: Mapping[str, str]) -> psycopg.Connection[Row]:
+    """A connection of its own, for who talks to libpq himself."""
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    return psycopg.connect(url, autocommit=True, options=options, **CONNECTING)
+
+
+def rows_of(result: PGresult, reader: abc.Transformer) -> list[Row]:
+    reader.set_pgresult(result, set_loaders=True, format=Format.BINARY)
+    return cast("list[Row]", reader.load_rows(0, result.ntuples, tuple))
+
+
+def ends_connection(result: PGresult) -> bool:
+    """Whether an error is the last that will come of this connection."""
+    return result.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in (b"FATAL", b"PANIC")
+
+
+def error_of(result: PGresult) -> psycopg.Error:
+    """What the database said went wrong."""
+    try:
+        kind = errors.lookup((result.error_field(DiagnosticField.SQLSTATE) or b"").decode())
+    except KeyError:
+        kind = psycopg.DatabaseError
+    return kind(result.get_error_message())
