@@ -2,7 +2,8 @@
 
 The segment that was read last stays open, and so does the window that was read of it: small records next to each other
 are read from the disk together, and the kernel sees somebody who reads on, and reads ahead. A window ends where the
-segment's durable bytes ended when it was read, so what is in it never changes.
+segment's durable bytes ended when it was read, so what is in it never changes. Behind a record that is larger than a
+window others of its kind are expected: of such a one the header is read, and then all of it, and nothing twice.
 
 A process may have thousands of logs, so only those that were read last keep something open.
 
@@ -60,6 +61,8 @@ class SingleReads:
         self._path = ""
         self._window = b""
         self._window_at = 0
+        self._was_large = False
+        """Whether the record that was read last was larger than a window."""
 
     def record(self, entry: Entry, first_seq: int, position: int) -> PlainRecord | None:
         """The record that starts with `first_seq` at `position` of the segment; None if something is odd about it."""
@@ -102,12 +105,14 @@ class SingleReads:
             self._file, self._path = self._open(entry), entry.path
         offset = position - self._window_at
         if not 0 <= offset <= len(self._window) - HEADER_BYTES:
-            offset = self._read(self._file, entry, position, _WINDOW_BYTES)
+            size = HEADER_BYTES if self._was_large else _WINDOW_BYTES
+            offset = self._read(self._file, entry, position, size)
         if len(self._window) < offset + HEADER_BYTES:
             return None
         header = parse_header(self._window, offset, position)
         if isinstance(header, str):
             return None
+        self._was_large = header.size > _WINDOW_BYTES
         if offset + header.size > len(self._window):
             offset = self._read(self._file, entry, position, max(header.size, _WINDOW_BYTES))
         return (self._window, offset, header) if offset + header.size <= len(self._window) else None

@@ -16,7 +16,9 @@ from forebay.commitlog import CommitLog, LogOptions
 from forebay.commitlog.block import CRC_FOLLOWS, HEADER, Header, encode, parse_header
 from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import BodyRefused, decode
+from forebay.commitlog.filesystem import RealFile
 from forebay.commitlog.plain import HEADERS, PARTITION, TRACE_ID, TRANSACTION_ID, PlainRecord
+from forebay.commitlog.single_reads import _WINDOW_BYTES
 from forebay.commitlog.state import Place
 from forebay.errors import RangeGone, SegmentDamaged
 from forebay.model.message import MessageBatch
@@ -85,6 +87,26 @@ def test_records_are_found_in_any_order_small_and_large(
         assert len(log.state.entries) >= 1, "there is more than one segment"
         for number in order:
             check(log, places[number], sizes[number])
+
+
+def test_large_records_behind_each_other_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with CommitLog.open(tmp_path / "log") as log:
+        size = 4 * _WINDOW_BYTES
+        places = filled(log, [size] * 5)
+        read_bytes: list[int] = []
+        read_at = RealFile.read_at
+
+        def counted(self: RealFile, size: int, position: int) -> bytes:
+            data = read_at(self, size, position)
+            read_bytes.append(len(data))
+            return data
+
+        monkeypatch.setattr(RealFile, "read_at", counted)
+        check(log, places[0], size)  # that it is large is not known before it is read
+        read_bytes.clear()
+        for place in places[1:]:
+            check(log, place, size)
+        assert sum(read_bytes) < 4 * (size + 1024)
 
 
 def test_what_is_appended_behind_a_window_is_found(tmp_path: Path) -> None:
