@@ -13,7 +13,6 @@ import asyncio
 import itertools
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -21,6 +20,7 @@ from typing import cast
 from forebay.bench.broker.plan import BATCH, BATCH_CONNECTIONS, text
 from forebay.broker.store import PushItem, Store
 from forebay.errors import Permanent
+from forebay.model.ids import minted_ids
 
 _TELLS = 10
 
@@ -50,7 +50,8 @@ async def _fill(store: Store, queue: str, messages: int, partitions: int) -> Non
     async def produce() -> None:
         for start in starts:
             partition = str(start // BATCH % partitions)
-            await store.push([PushItem(queue, partition, payload, str(uuid.uuid4())) for payload in payloads])
+            given = zip(payloads, minted_ids(BATCH), strict=True)
+            await store.push([PushItem(queue, partition, payload, message_id) for payload, message_id in given])
             pushed = next(stored) * BATCH
             if pushed % tell_every == 0 or pushed >= messages:
                 sys.stdout.write(f"{pushed}\n")

