@@ -49,11 +49,19 @@ def _ceilings(url: str, directory: Path, plan: Plan) -> Iterator[Figure]:
         yield for_information(f"{PUSH_ONE}, {BARE}", RATE, bare, beside, ceiling, rounds=plan.rounds, note=BARE_NOTE)
     quiet = "100,000 messages/s"
     yield at_least(1, PUSH_MANY, RATE, batched, quiet, lambda: PUSH_FLOOR, rounds=plan.rounds, note="prepared requests")
+    yield from _beside_the_log(batched, directory, plan)
+
+
+def _beside_the_log(batched: Measure, directory: Path, plan: Plan) -> Iterator[Figure]:
+    """Its own rate is what `bench commitlog` calls so: one appender with batches of 100."""
+    made = "prepared requests; batches of 100 that were made beforehand are appended"
+    with LoadProcess("commitlog", str(directory), lanes=1) as log:
+        beside, note = "the commit log alone", f"{made} one after the other"
+        yield at_least(0.6, PUSH_MANY, RATE, batched, beside, push_many(log, plan, 1), rounds=plan.rounds, note=note)
     with LoadProcess("commitlog", str(directory), lanes=BATCH_CONNECTIONS) as log:
-        note = "prepared requests; 8 tasks append batches of 100 that were made beforehand"
+        beside, note = "the commit log alone, 8 appenders", f"{made} by 8 tasks"
         alone = push_many(log, plan)
-        beside = "the commit log alone"
-        yield at_least(0.6, PUSH_MANY, RATE, batched, beside, alone, rounds=plan.rounds, note=note)
+        yield for_information(PUSH_MANY, RATE, batched, beside, alone, rounds=plan.rounds, note=note)
         with servers.AsgiServer("forebay.bench.empty_app:app") as empty:
             ceiling = pushes(empty.url, BATCH, BATCH_CONNECTIONS, plan.batch_requests, is_forebay=False)
             name, note = f"{PUSH_MANY}, empty ASGI endpoint", "a server that reads the requests and does nothing"
@@ -146,8 +154,8 @@ def push_one(load: LoadProcess, plan: Plan) -> Measure:
     return lambda: load.run("push", lanes=SINGLE_CONNECTIONS, batch=1, seconds=plan.round_seconds)
 
 
-def push_many(load: LoadProcess, plan: Plan) -> Measure:
-    return lambda: load.run("push", lanes=BATCH_CONNECTIONS, batch=BATCH, seconds=plan.round_seconds)
+def push_many(load: LoadProcess, plan: Plan, lanes: int = BATCH_CONNECTIONS) -> Measure:
+    return lambda: load.run("push", lanes=lanes, batch=BATCH, seconds=plan.round_seconds)
 
 
 def _drain(load: LoadProcess, plan: Plan) -> Measure:

@@ -17,10 +17,10 @@ from forebay.bench.broker.figures_embedded import (
     push_many,
 )
 from forebay.bench.broker.load_process import LoadProcess
-from forebay.bench.broker.plan import BATCH, BATCH_CONNECTIONS, SINGLE_CONNECTIONS, Plan
+from forebay.bench.broker.plan import BATCH, BATCH_CONNECTIONS, MANY_CONNECTIONS, SINGLE_CONNECTIONS, Plan
 from forebay.bench.broker.prepared import pushes
 from forebay.bench.broker.systems.postgres_table import TABLE
-from forebay.bench.harness import Figure, at_least, for_information
+from forebay.bench.harness import Figure, Measure, at_least, for_information
 from forebay.testing.servers import PostgresServer
 
 STORE = "PostgreSQL store"
@@ -30,24 +30,26 @@ def figures(database: PostgresServer, plan: Plan) -> Iterator[Figure]:
     with psycopg.connect(database.url, autocommit=True) as connection:
         connection.execute(TABLE)
     with servers.ForebayServer(store=servers.new_database(database, "ours")) as ours:
-        yield _single(ours.url, database.url, plan)
+        yield from _single(ours.url, database.url, plan)
         yield from _batched(ours.url, database.url, plan)
 
 
-def _single(url: str, database_url: str, plan: Plan) -> Figure:
+def _single(url: str, database_url: str, plan: Plan) -> Iterator[Figure]:
     application = "forebay.bench.broker.insert_app:app"
+    note = f"{PREPARED}; theirs is an ASGI endpoint on uvicorn with a pool of {insert_app.POOL_CONNECTIONS} connections"
+    beside = "one INSERT per request"
     with servers.AsgiServer(application, {insert_app.URL_VARIABLE: database_url}) as by_hand:
-        return at_least(
-            4,
-            f"{STORE}: {PUSH_ONE}",
-            RATE,
-            pushes(url, 1, SINGLE_CONNECTIONS, plan.single_requests),
-            "one INSERT per request",
-            pushes(by_hand.url, 1, SINGLE_CONNECTIONS, plan.single_requests // 4, is_forebay=False),
-            rounds=plan.rounds,
-            note=f"{PREPARED}; theirs is an ASGI endpoint on uvicorn with a pool of "
-            f"{insert_app.POOL_CONNECTIONS} connections",
-        )
+
+        def measures(connections: int) -> tuple[Measure, Measure]:
+            count = plan.single_requests
+            ours = pushes(url, 1, connections, count)
+            return ours, pushes(by_hand.url, 1, connections, count // 4, is_forebay=False)
+
+        ours, theirs = measures(MANY_CONNECTIONS)
+        name = f"{STORE}: push 1 over {MANY_CONNECTIONS} connections"
+        yield at_least(4, name, RATE, ours, beside, theirs, rounds=plan.rounds, note=note)
+        ours, theirs = measures(SINGLE_CONNECTIONS)
+        yield for_information(f"{STORE}: {PUSH_ONE}", RATE, ours, beside, theirs, rounds=plan.rounds, note=note)
 
 
 def _batched(url: str, database_url: str, plan: Plan) -> Iterator[Figure]:
