@@ -16,6 +16,7 @@ from forebay.broker.store import PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.broker.stores.postgres.attempts import Unanswered
 from forebay.broker.stores.postgres.connections import DURABLE, Row
+from forebay.broker.stores.postgres.known_push import KnownPush
 from forebay.broker.stores.postgres.push_line import OVERLAP_BYTES_MIN
 from forebay.broker.stores.postgres.queries import Statement, prepared, query
 from forebay.broker.stores.postgres.transaction_stream import Then, TransactionStream
@@ -267,6 +268,27 @@ async def test_push_whose_connection_breaks_in_silence_is_unknown(postgres_datab
         assert [one.status for one in await push(store, "b")] == ["duplicate"]
         assert ids(await take(store)) == ["a", "b"]
         await store.close()
+
+
+async def test_answer_that_cannot_be_read_is_told_and_those_behind_it_are_read(
+    store: PostgresStore, other: Session, watcher: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await push(store, "a")
+    await is_streaming(store)
+    decided = KnownPush.decided
+    monkeypatch.setattr(KnownPush, "decided", lambda *_: 1 / 0)
+    other.execute("SELECT FROM forebay.queues FOR UPDATE")
+    first = asyncio.create_task(push(store, "b"))
+    await blocked(watcher)
+    second = asyncio.ensure_future(store.push([PushItem("orders", "Default", bytes(OVERLAP_BYTES_MIN), "c")]))
+    await asyncio.sleep(0)
+    other.rollback()
+    for one in (first, second):
+        with pytest.raises(StoreUnavailable, match="could not be read") as raised:
+            await one
+        assert raised.value.is_outcome_unknown
+    monkeypatch.setattr(KnownPush, "decided", decided)
+    assert [one.status for one in await push(store, "b", "c", "d")] == ["duplicate", "duplicate", "queued"]
 
 
 async def test_large_group_is_written_again_when_the_commit_before_it_is_not_answered(

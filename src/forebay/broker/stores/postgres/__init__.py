@@ -44,7 +44,7 @@ a concurrent ack writes, or that ack sees the new `last_seq`.
 
 **Ranges as Arrow** (`reading`). PostgreSQL puts the values of a page side by side, so that they come as buffers and
 not row by row. **Stages** (`staging`) become messages in one transaction that claims the epoch, locks its queues and
-pushes in pieces of 4 MiB; pushes to these queues wait for its end, and are refused (503) after 10 seconds.
+pushes in pieces of 4 MiB; pushes to these queues wait for its end, and are refused (503) after 12 seconds.
 
 **Locks** are taken in one order: epochs and their stages, dead letters, queues by number, (their partitions go with
 them), groups, deliveries by group and partition. Whoever takes several of a kind sorts them first; poppers skip what

@@ -16,6 +16,7 @@ so for `DOUBT_SECONDS` groups with producers' own ids ask first.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ from forebay.broker.stores.postgres.push_writer import PushWriter
 from forebay.broker.stores.postgres.pushing import Availability
 from forebay.broker.stores.postgres.transaction_stream import Connection, TransactionStream
 from forebay.broker.stores.postgres.wire import packed
+from forebay.errors import StoreUnavailable
 
 DOUBT_SECONDS = 5.0
 GROUPS_MAX = 2
@@ -41,6 +43,8 @@ GROUPS_MAX = 2
 OVERLAP_BYTES_MIN = 16 << 10
 """Of a group that leaves while another is under way. Smaller ones rather wait and grow: what a transaction costs by
 itself would be more than what is gained."""
+
+_log = logging.getLogger("forebay.store")
 
 
 class PushLine:
@@ -136,6 +140,14 @@ class PushLine:
             # Before those who are answered now: the database shall not wait for them.
             self._is_planned = True
             self._loop.call_soon(self._go)
+        try:
+            self._settle(group, push, answer)
+        except Exception as error:  # noqa: BLE001 -- else these would wait for ever, and what was answered behind them
+            _log.exception("BUG: an answer to pushes could not be read", extra={"action": "push_failed"})
+            unknown = StoreUnavailable(f"the answer could not be read: {error}", is_outcome_unknown=True)
+            settle([one.future for one in group], [unknown] * len(group))
+
+    def _settle(self, group: list[Waiting], push: KnownPush, answer: list[list[Row]] | Exception) -> None:
         if isinstance(answer, CommitUnknown):
             settle([one.future for one in group], [commit_unknown(answer)] * len(group))
             return

@@ -46,7 +46,7 @@ from forebay.broker.stores.postgres.wire import DONE, Packed, connected, ends_co
 
 Connection = psycopg.Connection[Row]
 Then = Callable[[list[list[Row]] | Exception], None]
-"""Called once, by the loop, with the rows of each statement or with what became of them instead."""
+"""Called once, by the loop, with the rows of each statement or with what became of them instead. Never raises."""
 
 
 class _Sent:
@@ -154,10 +154,11 @@ class TransactionStream:
         if result.status != ExecStatus.PIPELINE_SYNC:
             first.results.append(result)
             return
+        outcome = self._outcome(first)  # while it is still under way: if that fails, somebody has to hear of it
         self._sent.popleft()
         if self._sent:
             self._begin_turn()
-        first.then(self._outcome(first))
+        first.then(outcome)
 
     def _outcome(self, sent: _Sent) -> list[list[Row]] | Exception:
         for result in sent.results:
