@@ -53,15 +53,16 @@ def _ceilings(url: str, directory: Path, plan: Plan) -> Iterator[Figure]:
 
 
 def _beside_the_log(batched: Measure, directory: Path, plan: Plan) -> Iterator[Figure]:
-    """Its own rate is what `bench commitlog` calls so: one appender with batches of 100."""
+    """With as many appenders as there are connections, and with one, as `bench commitlog` has it."""
     made = "prepared requests; batches of 100 that were made beforehand are appended"
     with LoadProcess("commitlog", str(directory), lanes=1) as log:
         beside, note = "the commit log alone", f"{made} one after the other"
-        yield at_least(0.6, PUSH_MANY, RATE, batched, beside, push_many(log, plan, 1), rounds=plan.rounds, note=note)
+        alone = push_many(log, plan, 1)
+        yield for_information(PUSH_MANY, RATE, batched, beside, alone, rounds=plan.rounds, note=note)
     with LoadProcess("commitlog", str(directory), lanes=BATCH_CONNECTIONS) as log:
         beside, note = "the commit log alone, 8 appenders", f"{made} by 8 tasks"
         alone = push_many(log, plan)
-        yield for_information(PUSH_MANY, RATE, batched, beside, alone, rounds=plan.rounds, note=note)
+        yield at_least(0.6, PUSH_MANY, RATE, batched, beside, alone, rounds=plan.rounds, note=note)
         with servers.AsgiServer("forebay.bench.empty_app:app") as empty:
             ceiling = pushes(empty.url, BATCH, BATCH_CONNECTIONS, plan.batch_requests, is_forebay=False)
             name, note = f"{PUSH_MANY}, empty ASGI endpoint", "a server that reads the requests and does nothing"

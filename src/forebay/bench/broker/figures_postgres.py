@@ -45,11 +45,11 @@ def _single(url: str, database_url: str, plan: Plan) -> Iterator[Figure]:
             ours = pushes(url, 1, connections, count)
             return ours, pushes(by_hand.url, 1, connections, count // 4, is_forebay=False)
 
+        ours, theirs = measures(SINGLE_CONNECTIONS)
+        yield at_least(4, f"{STORE}: {PUSH_ONE}", RATE, ours, beside, theirs, rounds=plan.rounds, note=note)
         ours, theirs = measures(MANY_CONNECTIONS)
         name = f"{STORE}: push 1 over {MANY_CONNECTIONS} connections"
-        yield at_least(4, name, RATE, ours, beside, theirs, rounds=plan.rounds, note=note)
-        ours, theirs = measures(SINGLE_CONNECTIONS)
-        yield for_information(f"{STORE}: {PUSH_ONE}", RATE, ours, beside, theirs, rounds=plan.rounds, note=note)
+        yield for_information(name, RATE, ours, beside, theirs, rounds=plan.rounds, note=note)
 
 
 def _batched(url: str, database_url: str, plan: Plan) -> Iterator[Figure]:
