@@ -30,7 +30,7 @@ from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.postgres.attempts import CommitUnknown, commit_unknown
 from forebay.broker.stores.postgres.connections import Row
 from forebay.broker.stores.postgres.known_push import KnownPush
-from forebay.broker.stores.postgres.push_thread import PushThread, Waiting
+from forebay.broker.stores.postgres.push_thread import PushThread, Waiting, take_group
 from forebay.broker.stores.postgres.push_writer import PushWriter
 from forebay.broker.stores.postgres.pushing import Availability
 from forebay.broker.stores.postgres.transaction_stream import Connection, TransactionStream
@@ -89,7 +89,8 @@ class PushLine:
     def _go(self) -> None:
         self._is_planned = False
         while self._may_go():
-            group = self._next_group()
+            group, taken_bytes = take_group(self._waiting, self._size_max)
+            self._waiting_bytes -= taken_bytes
             if group:
                 self._send(group)
 
@@ -97,18 +98,6 @@ class PushLine:
         if not self._waiting or len(self._under_way) >= GROUPS_MAX:
             return False
         return not self._under_way or self._waiting_bytes >= OVERLAP_BYTES_MIN
-
-    def _next_group(self) -> list[Waiting]:
-        """Those that wait now, in order, as far as they may share."""
-        group: list[Waiting] = []
-        total = 0
-        while self._waiting and (not group or total + self._waiting[0].size <= self._size_max):
-            one = self._waiting.popleft()
-            self._waiting_bytes -= one.size
-            if not one.future.done():
-                group.append(one)
-                total += one.size
-        return group
 
     def _send(self, group: list[Waiting]) -> None:
         stream = self._stream

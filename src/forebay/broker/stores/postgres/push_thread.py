@@ -35,6 +35,19 @@ class Waiting(NamedTuple):
     future: asyncio.Future[Sequence[Pushed]]
 
 
+def take_group(waiting: deque[Waiting], size_max: int) -> tuple[list[Waiting], int]:
+    """Those that wait now, in order, as far as they may share; and the bytes taken, also of who waits no more."""
+    group: list[Waiting] = []
+    total = taken = 0
+    while waiting and (not group or total + waiting[0].size <= size_max):
+        one = waiting.popleft()
+        taken += one.size
+        if not one.future.done():
+            group.append(one)
+            total += one.size
+    return group, taken
+
+
 class PushThread:
     """`tell` and `adopt` run in the loop."""
 
@@ -74,22 +87,12 @@ class PushThread:
 
     def _run(self) -> None:
         while self._calls.get():
-            group = self._next_group()
+            group, _ = take_group(self._waiting, self._size_max)
+            if self._waiting:
+                self._calls.put(True)
             if group:
                 self._write(group)
         self._writer.close()
-
-    def _next_group(self) -> list[Waiting]:
-        group: list[Waiting] = []
-        total = 0
-        while self._waiting and (not group or total + self._waiting[0].size <= self._size_max):
-            one = self._waiting.popleft()
-            if not one.future.done():
-                group.append(one)
-                total += one.size
-        if self._waiting:
-            self._calls.put(True)
-        return group
 
     def _write(self, group: list[Waiting]) -> None:
         try:
