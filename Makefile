@@ -13,7 +13,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 # The tests of a file stay together, because they share servers; a file waits for its turn as a whole, and
 # tests/conftest.py says which go first.
 # Tests wait for other processes half of the time, so one more of them than cores keeps the cores busy.
-PARALLEL := -n $(shell expr $(CORES) + 1) --dist loadfile --no-loadscope-reorder
+PARALLEL := -n $(shell expr $(CORES) + 1) --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 # More arguments for the program behind the target: make test ARGS="-k torn -x"
 ARGS  ?=
 

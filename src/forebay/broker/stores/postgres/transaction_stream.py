@@ -142,12 +142,14 @@ class TransactionStream:
 
     def _take_results(self) -> None:
         libpq = self._libpq
+        is_pause = False
         while not libpq.is_busy():
             result = libpq.get_result()
+            if result is None and is_pause:
+                break  # one stands between statements, two are the end
+            is_pause = result is None
             if result is not None and self._sent:
                 self._take(result)
-            elif result is None and (not self._sent or libpq.status != ConnStatus.OK):
-                break
 
     def _take(self, result: PGresult) -> None:
         first = self._sent[0]
