@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from forebay.api.exchange import Answer
 from forebay.broker.store import Message
-from forebay.model.ids import numbered
+from forebay.model.ids import CountedIds
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - everything here is UTC; adding to it is exact, a float would not be
 encode = msgspec.json.Encoder().encode
@@ -53,10 +53,10 @@ def message_id(queue: str, seq: int) -> str:
     return message_ids(queue, [seq])[0] if seq >> 48 else f"{_id_prefix(queue)}000-{seq:012x}"
 
 
-def message_ids(queue: str, seqs: Sequence[int]) -> list[str]:
+def message_ids(queue: str, seqs: Sequence[int]) -> Sequence[str]:
     prefix = _id_prefix(queue)
     if isinstance(seqs, range) and seqs.stop <= 1 << 48:
-        return numbered(f"{prefix}000-", seqs.start, len(seqs))
+        return CountedIds(f"{prefix}000-", seqs.start, len(seqs))
     # Through bytes, because a format would take twice as long, and every message has an id.
     if max(seqs, default=0) < 1 << 48:
         prefix += "000-"

@@ -193,14 +193,19 @@ def _named(message: str) -> Problem:
     return wrong(where or None, what[0].lower() + what[1:])
 
 
-def push_items(messages: Sequence[PushedMessage], place: str = "items") -> Sequence[PushItem]:
-    """Messages as the store takes them."""
+def push_items(
+    messages: Sequence[PushedMessage], place: str = "items", *, body_bytes: int = PAYLOAD_BYTES_MAX + 1
+) -> Sequence[PushItem]:
+    """Messages as the store takes them. `body_bytes`: no payload is larger than that."""
+    if not messages:
+        return []
     if len(messages) == 1:
         return [_push_item(messages[0], place)]
     is_one_place = _check_names(messages, place)
     given = [message.transaction_id for message in messages]
     payloads = [message.payload for message in messages]
-    _check_sizes(payloads, place)
+    if body_bytes > PAYLOAD_BYTES_MAX:
+        _check_sizes(payloads, place)
     missing = given.count(None)
     minted = minted_ids(missing)
     if is_one_place and missing in (0, len(messages)) and not _has_more(messages):
@@ -253,7 +258,7 @@ def _has_more(messages: Sequence[PushedMessage]) -> bool:
 
 
 def _check_sizes(payloads: Sequence[Raw], place: str) -> None:
-    if max(map(len, payloads), default=0) > PAYLOAD_BYTES_MAX:
+    if max(map(len, payloads)) > PAYLOAD_BYTES_MAX:
         sizes = [len(payload) for payload in payloads]
         index = next(index for index, size in enumerate(sizes) if size > PAYLOAD_BYTES_MAX)
         detail = f"has {sizes[index]} bytes, allowed are {PAYLOAD_BYTES_MAX}"
@@ -263,7 +268,8 @@ def _check_sizes(payloads: Sequence[Raw], place: str) -> None:
 def _check_names(messages: Sequence[PushedMessage], place: str) -> bool:
     """Many messages, few names: each name is looked at once, where it first stands. True where they have one place."""
     seen: set[str] = set()
-    is_one_place = len({message.queue for message in messages}) + len({message.partition for message in messages}) == 2
+    queues, partitions = [message.queue for message in messages], [message.partition for message in messages]
+    is_one_place = queues.count(queues[0]) == len(queues) and partitions.count(partitions[0]) == len(queues)
     for index, message in enumerate(messages[:1] if is_one_place else messages):
         for field, name in (("queue", message.queue), ("partition", message.partition)):
             if name is not None and name not in seen:

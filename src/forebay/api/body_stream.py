@@ -87,12 +87,12 @@ class BodyStream:
     # the handler's side
 
     def whole(self, limit: int) -> bytes:
-        """All of it, which must have arrived."""
+        """All of it, which must have arrived. It is given away: nothing is left here."""
         if self.is_gone:
             raise ClientGone
         if self.size > limit or self.size > self._limit:
             raise too_large(limit)
-        parts = self._parts
+        parts, self._parts = self._parts, []
         return parts[0] if len(parts) == 1 and isinstance(parts[0], bytes) else b"".join(parts)
 
     async def read(self, limit: int) -> bytes:

@@ -14,18 +14,16 @@ from typing import final, overload
 
 from forebay.broker.store import Pushed, PushItem
 from forebay.model.message import Payload
+from forebay.model.text_block import TextBlock
 
 QUEUED = "queued"
 
 
 @final
 class PushRun(Sequence[PushItem]):
-    """JSON payloads without trace, headers, namespace or task; the ids were all given, or all minted.
+    """JSON payloads without trace, headers, namespace or task; the ids were all given, or all minted."""
 
-    Payloads may still be parts of their request. Who takes single messages gets them as bytes of their own.
-    """
-
-    __slots__ = ("is_minted", "partition", "payloads", "queue", "transaction_ids")
+    __slots__ = ("_id_block", "is_minted", "partition", "payloads", "queue", "transaction_ids")
 
     def __init__(
         self,
@@ -38,19 +36,26 @@ class PushRun(Sequence[PushItem]):
     ) -> None:
         self.queue = queue
         self.partition = partition
-        self.payloads = payloads
+        self.payloads = TextBlock.of(payloads)
         self.transaction_ids = transaction_ids
         self.is_minted = is_minted
+        self._id_block: TextBlock | None = None
+
+    def id_block(self) -> TextBlock:
+        """The ids as they are written; made once."""
+        if self._id_block is None:
+            self._id_block = TextBlock.of_texts(self.transaction_ids)
+        return self._id_block
 
     def __len__(self) -> int:
-        return len(self.payloads)
+        return len(self.transaction_ids)
 
     def __iter__(self) -> Iterator[PushItem]:
         return map(
             PushItem,
             repeat(self.queue),
             repeat(self.partition),
-            map(bytes, self.payloads),
+            self.payloads,
             self.transaction_ids,
             repeat(self.is_minted),
         )
@@ -63,7 +68,7 @@ class PushRun(Sequence[PushItem]):
         payloads, ids = self.payloads[place], self.transaction_ids[place]
         if isinstance(place, slice):
             return PushRun(self.queue, self.partition, payloads, ids, is_minted=self.is_minted)  # type: ignore[arg-type]
-        return PushItem(self.queue, self.partition, bytes(payloads), ids, self.is_minted)  # type: ignore[arg-type]
+        return PushItem(self.queue, self.partition, payloads, ids, self.is_minted)  # type: ignore[arg-type]
 
 
 @final

@@ -227,8 +227,7 @@ def _body(columns: Columns, ends: Ends, present: int, tag: bytes, *, created_us:
     parts = [BODY_PREFIX.pack(BODY_VERSION, present, 0, tag), created_bytes]
     if flags is not None:
         parts += (bytes(flags), PADDING[-count % 8])
-    offsets = _offsets(count)
-    even_offsets = _kept_offsets if count <= _KEPT_MESSAGES_MAX else _even_offsets
+    offsets_of = offsets(count)
     for column, places in zip(columns[FIXED_COLUMNS:], ends, strict=True):
         if column is None:
             continue
@@ -241,22 +240,26 @@ def _body(columns: Columns, ends: Ends, present: int, tag: bytes, *, created_us:
             if places is None:
                 places = [*accumulate(map(len, column), initial=0)]
             size = places[-1]
-            parts.append(offsets.pack(*places))
+            parts.append(offsets_of.pack(*places))
             parts += column
         parts.append(PADDING[-size % 8])
     parts.append(PADDING[4])
     return b"".join(parts)
 
 
-def _even_offsets(count: int, value_size: int) -> bytes:
+def even_offsets(count: int, value_size: int) -> bytes:
     """The offsets, and their padding, of so many values of one size."""
-    return _offsets(count).pack(*[value_size * number for number in range(count + 1)])
+    return (_kept_offsets if count <= _KEPT_MESSAGES_MAX else _even_offsets)(count, value_size)
+
+
+def _even_offsets(count: int, value_size: int) -> bytes:
+    return offsets(count).pack(*[value_size * number for number in range(count + 1)])
 
 
 _kept_offsets = lru_cache(maxsize=64)(_even_offsets)
 
 
-def _offsets(count: int) -> Struct:
+def offsets(count: int) -> Struct:
     """(count + 1) x 4 bytes, padded to a multiple of 8."""
     return Struct(f"<{count + 1}i{(count + 1) % 2 * 4}x")
 

@@ -24,6 +24,7 @@ from forebay.commitlog.manifest import ManifestStore
 from forebay.commitlog.plain import PlainRecord
 from forebay.commitlog.reader import LogReader, OnDamage
 from forebay.commitlog.recovery import RecoveryReport, recover
+from forebay.commitlog.runs import RunBatch
 from forebay.commitlog.scan import Record
 from forebay.commitlog.state import LogCounters, LogOptions, LogState, Place
 from forebay.commitlog.writer import Append, LogWriter
@@ -107,8 +108,8 @@ class CommitLog:
             (seqs,) = self._writer.commit([(batch, tag)])
             return Place(*seqs, self._writer.last_position)
 
-    def append_columns(self, batch: ColumnBatch, created_us: int, *, tag: bytes = NO_TAG) -> Place:
-        """`append_record` for messages that are Arrow columns already, all of one time."""
+    def append_columns(self, batch: ColumnBatch | RunBatch, created_us: int, *, tag: bytes = NO_TAG) -> Place:
+        """`append_record` for messages that are columns already, all of one time."""
         _checked(len(batch), batch.variable_bytes, tag)
         with self._mutex:
             self._check_open()

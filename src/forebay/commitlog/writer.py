@@ -25,6 +25,7 @@ from forebay.commitlog.active_file import ActiveFile
 from forebay.commitlog.columns import ColumnBatch
 from forebay.commitlog.filesystem import File, Filesystem, Kind, is_disk_full
 from forebay.commitlog.manifest import ManifestStore
+from forebay.commitlog.runs import RunBatch
 from forebay.commitlog.state import LogCounters, LogOptions, LogState
 from forebay.errors import AppendFailed, DiskFull, SyncFailed
 from forebay.model.message import MessageBatch, SeqRange
@@ -82,8 +83,8 @@ class LogWriter:
             raise
         return ranges
 
-    def commit_columns(self, batch: ColumnBatch, created_us: int, tag: bytes) -> SeqRange:
-        """Make messages that are Arrow columns already durable as one record, without a copy of theirs."""
+    def commit_columns(self, batch: ColumnBatch | RunBatch, created_us: int, tag: bytes) -> SeqRange:
+        """Make messages that are columns already durable as one record, without a copy of theirs."""
         first_seq, count = self.state.next_seq, len(batch)
         is_compressed = self._is_worth_compressing([batch])
         body = batch.body(created_us, tag)
@@ -112,7 +113,7 @@ class LogWriter:
         counters.record_bytes += size
         counters.records += 1
 
-    def _is_worth_compressing(self, batches: Sequence[MessageBatch | ColumnBatch]) -> bool:
+    def _is_worth_compressing(self, batches: Sequence[MessageBatch | ColumnBatch | RunBatch]) -> bool:
         """What the last sample said; a new one is taken every few records, for payloads change slowly."""
         if not self._options.compress:
             return False

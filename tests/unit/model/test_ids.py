@@ -10,7 +10,7 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay.model.ids import minted_id, minted_ids, numbered
+from forebay.model.ids import CountedIds, minted_id, minted_ids
 
 
 def test_minted_ids_never_repeat() -> None:
@@ -37,7 +37,10 @@ def test_forked_process_mints_ids_of_its_own() -> None:
 
 @given(first=st.integers(0, 1 << 48), count=st.integers(0, 600))
 def test_numbers_are_written_as_a_format_would(first: int, count: int) -> None:
-    assert numbered("x-", first, count) == [f"x-{number:012x}" for number in range(first, first + count)]
+    ids, formatted = CountedIds("x-", first, count), [f"x-{number:012x}" for number in range(first, first + count)]
+    assert list(ids) == [ids[place] for place in range(count)] == ids[:] == formatted
+    assert (len(ids), ids.joined()) == (count, "".join(formatted))
+    assert not ids.size or all(len(one) == ids.size for one in formatted)
 
 
 def test_ids_of_several_threads_are_all_different() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 from forebay.broker.push_run import PushRun
 from forebay.broker.store import PushItem
-from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, MessageBatch, Payload
+from forebay.broker.stores.embedded.index_tail import Span, spans_of
+from forebay.commitlog.runs import MessageRun, RunBatch
+from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, MessageBatch
 
 RECORD_BYTES_MAX = 16 << 20
 """What a queue gets in one cycle is cut into records of about this size."""
@@ -65,7 +67,7 @@ class Arrivals:
     def records(self) -> Iterator[tuple[slice, list[PushRun | list[PushItem]]]]:
         """What goes into each record, and its places among all messages."""
         count = self.count
-        size = sum([sum(map(len, _payloads(part))) for part in self._parts]) + _ITEM_OVERHEAD_BYTES * count
+        size = sum(map(_payload_bytes, self._parts)) + _ITEM_OVERHEAD_BYTES * count
         if count <= RECORD_MESSAGES_MAX and size <= RECORD_BYTES_MAX:
             yield slice(0, count), self._parts
             return
@@ -79,13 +81,36 @@ class Arrivals:
             total += size
         yield slice(start, count), [items[start:]]
 
+    def spans(self, places: slice, parts: Sequence[PushRun | list[PushItem]]) -> list[Span]:
+        """Of what goes into a record."""
+        spans: list[Span] = []
+        start = places.start
+        for part in parts:
+            end = start + len(part)
+            if type(part) is PushRun:
+                spans.append((self.partition_ids[start], end - start, len(part.payloads.data)))
+            else:
+                spans += spans_of(self.partition_ids[start:end], [len(item.payload) for item in part])
+            start = end
+        return spans
 
-def _payloads(part: PushRun | list[PushItem]) -> Sequence[Payload]:
-    return part.payloads if type(part) is PushRun else [item.payload for item in part]
+
+def _payload_bytes(part: PushRun | list[PushItem]) -> int:
+    return len(part.payloads.data) if type(part) is PushRun else sum([len(item.payload) for item in part])
 
 
 def _ids(part: PushRun | list[PushItem]) -> Sequence[str]:
     return part.transaction_ids if type(part) is PushRun else [item.transaction_id for item in part]
+
+
+def as_runs(parts: Sequence[PushRun | list[PushItem]]) -> RunBatch | None:
+    """None where there are single messages among them."""
+    runs = [
+        MessageRun(part.partition.encode(), TRANSACTION_ID_IS_MINTED * part.is_minted, part.id_block(), part.payloads)
+        for part in parts
+        if type(part) is PushRun
+    ]
+    return RunBatch(runs) if len(runs) == len(parts) else None
 
 
 def as_columns(parts: Sequence[PushRun | list[PushItem]], created_us: int) -> MessageBatch:

@@ -21,6 +21,9 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+        self._is_due = False
+        """Whether a transaction waits for its first statement."""
+        self._is_synced = False
         run = self._connection.execute
         run("PRAGMA journal_mode=WAL")
         # A commit is handed to the kernel and not synced: it survives the process. Commits that must survive the
@@ -44,45 +47,55 @@ class Database:
 
     def one(self, statement: str, values: Sequence[object] = ()) -> Any:
         """The first row, or None."""
-        return self._connection.execute(statement, values).fetchone()
+        return self._begun().execute(statement, values).fetchone()
 
     def all(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
-        return self._connection.execute(statement, values).fetchall()
+        return self._begun().execute(statement, values).fetchall()
 
     def do(self, statement: str, values: Sequence[object] = ()) -> int:
         """Change something; returns how many rows it changed."""
-        return self._connection.execute(statement, values).rowcount
+        return self._begun().execute(statement, values).rowcount
 
     def insert(self, statement: str, values: Sequence[object]) -> int:
         """Insert one row; returns its id."""
-        return int(self._connection.execute(statement, values).lastrowid or 0)
+        return int(self._begun().execute(statement, values).lastrowid or 0)
 
     def many(self, statement: str, rows: Iterable[Sequence[object]]) -> int:
         """The same for each row; returns how many rows all of it changed."""
-        return self._connection.executemany(statement, rows).rowcount
+        return self._begun().executemany(statement, rows).rowcount
 
     @contextmanager
     def transaction(self, *, synced: bool) -> Iterator[None]:
-        """All of it, or nothing when the block raises. `synced`: on the disk when it is done."""
-        if synced:
-            self._connection.execute("PRAGMA synchronous=FULL")
+        """All of it, or nothing when the block raises. `synced`: on the disk when it is done.
+
+        It begins with its first statement. Most pushes have none, and each would cost the interpreter's lock twice.
+        """
+        self._is_due, self._is_synced = True, synced
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
+            yield
+            if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
         finally:
-            if synced:
+            if synced and not self._is_due:
                 self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._is_due = False
+
+    def _begun(self) -> sqlite3.Connection:
+        if self._is_due:
+            self._is_due = False
+            if self._is_synced:
+                self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection.execute("BEGIN IMMEDIATE")
+        return self._connection
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """A part of a transaction that can fail by itself."""
-        self._connection.execute("SAVEPOINT part")
+        self._begun().execute("SAVEPOINT part")
         try:
             yield
         except BaseException:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.given_ids import GivenIds
-from forebay.broker.stores.embedded.index_tail import IndexTail, Share, shares_of
+from forebay.broker.stores.embedded.index_tail import IndexTail, Share, shares_of, spans_of
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.commitlog.block import NO_TAG
@@ -158,7 +158,7 @@ class MessageIndex:
                 self._mark_indexed(queue.queue_id, header.next_seq - 1)
                 continue
             partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
-            shares = shares_of(header.first_seq, partition_ids, stored.payload_sizes())
+            shares = shares_of(header.first_seq, spans_of(partition_ids, stored.payload_sizes()))
             self.add(queue, header.first_seq, header.position, shares, header.created_max_us)
             # Minted ids too: nobody was told that these messages are stored, so they may come again, buffered.
             self.ids.add(

@@ -22,6 +22,9 @@ PAYLOAD_BYTES_MAX = 64 << 20
 Share = Sequence[int]
 """Of one partition in a record: first and last seq, messages, bytes."""
 
+Span = tuple[int, int, int]
+"""Neighbours in a record that are of one partition: which, how many, and their bytes."""
+
 
 class Change(NamedTuple):
     """What several records mean for a partition."""
@@ -61,19 +64,24 @@ class IndexTail:
         self.indexed[queue_id] = max(high for _, high, _, _ in shares.values())
 
 
-def shares_of(first_seq: int, partition_ids: Sequence[int], sizes: Iterable[int]) -> dict[int, list[int]]:
-    """For each partition its first and last seq in a record, how many messages it has there, and their bytes."""
+def spans_of(partition_ids: Sequence[int], sizes: Iterable[int]) -> list[Span]:
+    """Of messages, one partition and one size each."""
     count, first = len(partition_ids), partition_ids[0]
     if first == partition_ids[-1] and partition_ids.count(first) == count:
-        return {first: [first_seq, first_seq + count - 1, count, sum(sizes)]}
-    shares: dict[int, list[int]] = {}
+        return [(first, count, sum(sizes))]
     left = iter(sizes)
+    lengths = [(partition_id, len(list(run))) for partition_id, run in groupby(partition_ids)]
+    return [(partition_id, length, sum(islice(left, length))) for partition_id, length in lengths]
+
+
+def shares_of(first_seq: int, spans: Iterable[Span]) -> dict[int, list[int]]:
+    """For each partition its first and last seq in a record, how many messages it has there, and their bytes."""
+    shares: dict[int, list[int]] = {}
     seq = first_seq
-    for partition_id, run in groupby(partition_ids):
-        length = len(list(run))
+    for partition_id, length, size in spans:
         share = shares.setdefault(partition_id, [seq, 0, 0, 0])
         seq += length
         share[1] = seq - 1
         share[2] += length
-        share[3] += sum(islice(left, length))
+        share[3] += size
     return shares

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from forebay.broker.encryption import is_sealed
 from forebay.broker.push_run import PushedRun, PushRun
 from forebay.broker.store import Pushed, PushItem
-from forebay.broker.stores.embedded.arrivals import Arrivals, as_columns
+from forebay.broker.stores.embedded.arrivals import Arrivals, as_columns, as_runs
 from forebay.broker.stores.embedded.given_ids import Claim
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.index_tail import shares_of
@@ -200,10 +200,12 @@ class Pusher:
     def _append(self, queue: OpenQueue, arrivals: Arrivals, tag: bytes) -> None:
         now_us = self._clock.now_us()
         for places, parts in arrivals.records():
-            batch = as_columns(parts, now_us)
-            place = queue.log.append_record(batch, tag=tag)
-            partition_ids = arrivals.partition_ids[places]
-            shares = shares_of(place.first_seq, partition_ids, map(len, batch.payloads))
+            runs = as_runs(parts)
+            if runs is not None:
+                place = queue.log.append_columns(runs, now_us, tag=tag)
+            else:
+                place = queue.log.append_record(as_columns(parts, now_us), tag=tag)
+            shares = shares_of(place.first_seq, arrivals.spans(places, parts))
             # A transaction's record counts only together with its tag, so it goes into the index together with that.
             index = self._index.note if tag == NO_TAG else self._index.add
             index(queue, place.first_seq, place.position, shares, now_us)

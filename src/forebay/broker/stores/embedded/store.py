@@ -111,6 +111,9 @@ class EmbeddedStore:
     # --- messages in and out ---
 
     def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
+        if type(items) is PushRun:
+            # Here, where the ids were made a moment ago. The store's thread is on another processor.
+            items.id_block()
         if len(items) == 1 or type(items) is PushRun or len({item.queue for item in items}) == 1:
             return self._open_line().submit(Request(items), synced=False)
         return self._push_to_several(items)

@@ -81,8 +81,8 @@ class KnownPush:
             self._runs.append(run)
             return True
         runs: list[_Run] = []
-        for key, sizes in _payload_sizes(request):
-            run = self._taken(key, len(sizes), sum(sizes), known, free)
+        for key, count, size in _runs(request):
+            run = self._taken(key, count, size, known, free)
             if run is None:
                 return False
             runs.append(run)
@@ -183,10 +183,11 @@ def _columns(requests: Sequence[Sequence[PushItem]]) -> dict[str, object]:
     }
 
 
-def _payload_sizes(request: Sequence[PushItem]) -> Iterator[tuple[tuple[str, str], list[int]]]:
-    """Of neighbours that go to one partition of a queue."""
+def _runs(request: Sequence[PushItem]) -> Iterator[tuple[tuple[str, str], int, int]]:
+    """Neighbours that go to one partition of a queue: which, how many, and their bytes."""
     if type(request) is PushRun:
-        yield (request.queue, request.partition), list(map(len, request.payloads))
+        yield (request.queue, request.partition), len(request), len(request.payloads.data)
         return
     for place, neighbours in groupby(request, _place_of):
-        yield place, [len(item.payload) for item in neighbours]
+        sizes = [len(item.payload) for item in neighbours]
+        yield place, len(sizes), sum(sizes)

@@ -159,8 +159,8 @@ class PostgresStore:
     # the way in
 
     def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
-        payloads = items.payloads if type(items) is PushRun else [item.payload for item in items]
-        return self._pushes.submit(items, sum(map(len, payloads)) + ITEM_BYTES * len(items))
+        size = len(items.payloads.data) if type(items) is PushRun else sum([len(item.payload) for item in items])
+        return self._pushes.submit(items, size + ITEM_BYTES * len(items))
 
     async def _make_queues(self, items: Sequence[PushItem]) -> None:
         await self._database.ask(*make_queues(items, self._now_us()))
