@@ -200,7 +200,7 @@ def push_items(
     if not messages:
         return []
     if len(messages) == 1:
-        return [_push_item(messages[0], place)]
+        return [_push_item(messages[0], place, body_bytes)]
     is_one_place = _check_names(messages, place)
     given = [message.transaction_id for message in messages]
     payloads = [message.payload for message in messages]
@@ -230,13 +230,14 @@ def push_items(
     ]
 
 
-def _push_item(message: PushedMessage, place: str) -> PushItem:
+def _push_item(message: PushedMessage, place: str, body_bytes: int) -> PushItem:
     """A message that comes alone, as most do: without the lists that many messages are looked at by."""
-    queue = checked_name(message.queue, f"{place}[0].queue")
-    partition = message.partition or DEFAULT_PARTITION
+    queue, partition = message.queue, message.partition or DEFAULT_PARTITION
+    checked_name(queue, f"{place}[0].queue")
     if partition is not DEFAULT_PARTITION:
         checked_name(partition, f"{place}[0].partition")
-    _check_sizes([message.payload], place)
+    if body_bytes > PAYLOAD_BYTES_MAX:
+        _check_sizes([message.payload], place)
     given = message.transaction_id
     return PushItem(
         queue,

@@ -107,9 +107,14 @@ class KnownPush:
         self._more_bytes[queue] = self._more_bytes.get(queue, 0) + size
         self._added[place - 1] = before_here + count
         self._last_before[place - 1] = before + count - 1
-        self._place_numbers += repeat(place, count)
-        self._before_in_queue += range(before, before + count)
-        self._before_in_partition += range(before_here, before_here + count)
+        if count == 1:
+            self._place_numbers.append(place)
+            self._before_in_queue.append(before)
+            self._before_in_partition.append(before_here)
+        else:
+            self._place_numbers += repeat(place, count)
+            self._before_in_queue += range(before, before + count)
+            self._before_in_partition += range(before_here, before_here + count)
         return _Run(place, before, count)
 
     def statements(self) -> list[Statement]:

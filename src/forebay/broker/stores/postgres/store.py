@@ -159,7 +159,12 @@ class PostgresStore:
     # the way in
 
     def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
-        size = len(items.payloads.data) if type(items) is PushRun else sum([len(item.payload) for item in items])
+        if type(items) is PushRun:
+            size = len(items.payloads.data)
+        elif len(items) == 1:
+            size = len(items[0].payload)
+        else:
+            size = sum([len(item.payload) for item in items])
         return self._pushes.submit(items, size + ITEM_BYTES * len(items))
 
     async def _make_queues(self, items: Sequence[PushItem]) -> None:
