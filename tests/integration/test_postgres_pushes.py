@@ -216,6 +216,54 @@ async def test_push_to_partitions_that_are_known_takes_one_trip(store: PostgresS
     assert is_known(trip)
 
 
+async def test_push_that_waited_for_another_server_counts_on_from_where_that_ended(
+    store: PostgresStore, other: Session, watcher: Session
+) -> None:
+    """What the waiting statement saw before it waited is old by then."""
+    await push(store, "a")
+    await is_streaming(store)
+    other.execute("UPDATE forebay.queues SET next_seq = next_seq + 5")
+    other.execute("UPDATE forebay.partitions SET last_seq = last_seq + 5, last_position = last_position + 5")
+    waiting = asyncio.create_task(push(store, "b", "c"))
+    await blocked(watcher)
+    other.commit()
+    assert [one.seq for one in await waiting] == [7, 8]
+    found = watcher.execute("SELECT transaction_id, seq, position FROM forebay.messages ORDER BY seq").fetchall()
+    assert found == [("a", 1, 1), ("b", 7, 7), ("c", 8, 8)]
+    assert watcher.execute("SELECT last_seq, last_position FROM forebay.partitions").fetchall() == [(8, 8)]
+
+
+async def test_known_pushes_of_two_servers_leave_no_gap_and_meet_nowhere(
+    store: PostgresStore, postgres_database: str, watcher: Session, sent: list[list[bytes]]
+) -> None:
+    second = PostgresStore(postgres_database)
+    await second.open(lambda queue, count: None)
+    places = [("orders", "p"), ("orders", "q"), ("bills", "p")]
+    for one in (store, second):
+        await asyncio.gather(*[one.push([PushItem(*place, b"1", f"first {id(one)}")]) for place in places])
+        await is_streaming(one)
+
+    async def produce(one: PostgresStore, name: str) -> None:
+        for number in range(40):
+            items = [PushItem(*place, b"1", f"{name} {number}") for place in places[number % 2 :]]
+            alone = PushItem(*places[number % 3], b"1", f"{name} {number} alone")
+            await asyncio.gather(one.push([alone]), one.push(items))
+
+    sent.clear()
+    await asyncio.gather(*[produce(one, f"{id(one)} {lane}") for one in (store, second) for lane in range(4)])
+    assert all(map(is_known, sent))
+    await second.close()
+    for of, count in (("queue_id", "seq"), ("partition_id", "position")):
+        found = watcher.execute(
+            f"SELECT count(*), count(DISTINCT {count}), min({count}), max({count}) "
+            f"FROM forebay.messages GROUP BY {of}".encode()
+        ).fetchall()
+        assert all(total == distinct == last and first == 1 for total, distinct, first, last in found), (of, found)
+    in_order = "SELECT bool_and(ok) FROM (SELECT seq > lag(seq, 1, 0::bigint) OVER w AS ok FROM forebay.messages"
+    text = f"{in_order} WINDOW w AS (PARTITION BY partition_id ORDER BY position)) found"
+    assert watcher.execute(text.encode()).fetchone() == (True,)
+
+
 async def test_large_group_leaves_before_the_one_before_it_is_answered(
     store: PostgresStore, other: Session, watcher: Session, sent: list[list[bytes]]
 ) -> None:
@@ -261,7 +309,7 @@ async def test_push_whose_connection_breaks_in_silence_is_unknown(postgres_datab
         await store.open(lambda queue, count: None)
         await push(store, "a")
         await is_streaming(store)
-        proxy.cut_after(b"UPDATE 1")  # how the database says that the partition is written
+        proxy.cut_after(b"SELECT 1")  # how the database says that all of it is written
         with pytest.raises(StoreUnavailable, match="unknown") as raised:
             await push(store, "b")
         assert raised.value.is_outcome_unknown

@@ -1,11 +1,14 @@
 """A group of pushes in one trip, when nothing about it has to be asked first.
 
 Most pushes go to partitions that were pushed to before, in queues that take everything. Their rows can be numbered by
-the database itself, under the queues' locks, in the statement that writes them: what comes back is only what the lock
-found, and which partitions were written.
+the database itself, in the statement that writes them: what comes back is only where each queue's numbers begin.
 
-It is a bet. It is lost, and nothing is written, when a queue was deleted, or given a size or a key meanwhile (`decided`
-says None), or when an id is there already (the index refuses). Then somebody asks before he writes (`push_writer`).
+It is a bet. It is lost, and nothing is written, when a queue was deleted, or given a size or a key meanwhile (the
+statement fails), or when an id is there already (the index refuses). Then somebody asks before he writes
+(`push_writer`).
+
+The statement locks a queue by changing it. Groups of several queues lock all of them first, in the order in which
+everybody does, so that no two wait for each other.
 """
 
 from __future__ import annotations
@@ -131,18 +134,20 @@ class KnownPush:
             "grown_queues": Texts(self._grown),
             "grown": Bigints(self._grown.values()),
             "more_bytes": Bigints(self._more_bytes.values()),
+            "server_id": self._server_id,
         }
-        return [push_statements.lock_queues(self._grown, self._server_id), Statement(query("push_write_known"), values)]
+        write = Statement(query("push_write_known"), values)
+        if len(self._grown) == 1:
+            return [write]
+        return [push_statements.lock_queues(self._grown, self._server_id), write]
 
-    def decided(self, locked: list[Row], written: list[Row]) -> Decided | None:
-        """What became of the requests; None when nothing was written."""
-        if len(written) != len(self._places):
-            return None
-        queues = {row[1]: row for row in cast("list[tuple[Any, ...]]", locked)}
+    def decided(self, written: list[Row]) -> Decided:
+        """What became of the requests, from what was answered to the last statement."""
+        queues = {row[1]: row for row in cast("list[tuple[Any, ...]]", written)}
         firsts, shown_ids = [0], [""]
         for (queue, _), partition_id in zip(self._places, self._partition_ids, strict=True):
-            queue_id, _, _, _, next_seq, *_ = queues[queue]
-            firsts.append(next_seq)
+            queue_id, _, first_seq, _ = queues[queue]
+            firsts.append(first_seq)
             shown_ids.append(wire_id(queue_id, partition_id))
         outcomes: list[Outcome] = []
         for runs in self._runs:

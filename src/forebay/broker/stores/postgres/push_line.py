@@ -140,8 +140,8 @@ class PushLine:
         if isinstance(answer, CommitUnknown):
             settle([one.future for one in group], [commit_unknown(answer)] * len(group))
             return
-        decided = None if isinstance(answer, Exception) else push.decided(*answer)
-        if decided is not None:
+        if not isinstance(answer, Exception):
+            decided = push.decided(answer[-1])
             self._tell(decided.availability)
             settle([one.future for one in group], decided.outcomes)
             return
