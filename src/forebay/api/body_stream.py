@@ -86,16 +86,16 @@ class BodyStream:
 
     # the handler's side
 
-    def whole(self, limit: int) -> bytes:
+    def whole(self, limit: int) -> bytes | memoryview:
         """All of it, which must have arrived. It is given away: nothing is left here."""
         if self.is_gone:
             raise ClientGone
         if self.size > limit or self.size > self._limit:
             raise too_large(limit)
         parts, self._parts = self._parts, []
-        return parts[0] if len(parts) == 1 and isinstance(parts[0], bytes) else b"".join(parts)
+        return parts[0] if len(parts) == 1 and not isinstance(parts[0], bytearray) else b"".join(parts)
 
-    async def read(self, limit: int) -> bytes:
+    async def read(self, limit: int) -> bytes | memoryview:
         if not self.is_whole and not self.is_gone:
             self._limit = min(limit, self._limit)
             if self.size > self._limit:

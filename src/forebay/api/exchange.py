@@ -105,6 +105,10 @@ class Request:
 
     async def body(self) -> bytes:
         """The whole body as it was before any Content-Encoding."""
+        return bytes(await self.text())
+
+    async def text(self) -> bytes | memoryview:
+        """The same, where it lies: perhaps as a part of what came over the wire."""
         stream, limit = self.stream, self.body_bytes_max
         raw = stream.whole(limit) if stream.is_whole else await stream.read(limit)
         encoding = self.header(b"content-encoding").strip().lower()
@@ -126,7 +130,7 @@ class Request:
         return self.stream.gone()
 
 
-def decompressed(raw: bytes, limit: int) -> bytes:
+def decompressed(raw: bytes | memoryview, limit: int) -> bytes:
     """Undo gzip or deflate (with zlib's header or, as some send it, without)."""
     # 47: look at the header to tell gzip from zlib; -15: there is no header.
     has_header = raw[:2] == b"\x1f\x8b" or (len(raw) > 1 and raw[0] & 0x0F == 8 and (raw[0] << 8 | raw[1]) % 31 == 0)

@@ -20,6 +20,8 @@ from forebay.api.known_heads import Head, KnownHeads
 from forebay.api.problems import Problem, wrong
 
 HEAD_BYTES_MAX = 64 * 1024
+VIEWED_BYTES_MIN = 16 * 1024
+"""A body of this size that came with its head is not copied out of what came."""
 
 _METHODS = {name.encode(): name for name in ("GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS")}
 _IS_1_0 = {"1.0": True, "1.1": False}
@@ -106,7 +108,9 @@ class RequestParser:
             self._is_between = False
             self._body_bytes_left = body_bytes
             return self._feed_known_body(memoryview(data)[start:])
-        if body_bytes:
+        if body_bytes >= VIEWED_BYTES_MIN:
+            stream.feed(memoryview(data)[start:end])
+        elif body_bytes:
             stream.feed(data[start:end])
         stream.is_whole = True
         return data[end:]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import chain
 
 from forebay.api.answers import message_ids
 from forebay.broker.push_run import QUEUED, PushedRun, PushRun
@@ -30,19 +29,15 @@ def run_answer(items: PushRun, pushed: PushedRun) -> bytes | None:
     if type(items.transaction_ids) is not CountedIds and items.id_block().data.translate(None, _PLAIN):
         return None
     own_ids = _parts(message_ids(items.queue, pushed.seqs))
-    seqs = _decimal_parts(pushed.seqs)
+    common = f'","partitionId":"{partition_id}","partition_id":"{partition_id}","seq":'
+    endings, starts, more_starts = _columns(ids, "", '","transaction_id":"')
+    own_endings, own_starts, more_own_starts = _columns(own_ids, '","messageId":"', '","message_id":"')
+    seq_endings, seq_starts = _columns(_decimal_parts(pushed.seqs), common)
     columns: list[Sequence[str]] = [
         _beginnings(count) if count <= _KEPT_MESSAGES_MAX else _beginnings.__wrapped__(count),
-        _starts("", ids),
-        id_endings := _endings(ids),
-        _starts('","transaction_id":"', ids),
-        id_endings,
-        _starts('","messageId":"', own_ids),
-        own_endings := _endings(own_ids),
-        _starts('","message_id":"', own_ids),
-        own_endings,
-        _starts(f'","partitionId":"{partition_id}","partition_id":"{partition_id}","seq":', seqs),
-        _endings(seqs),
+        *(starts, endings, more_starts, endings),
+        *(own_starts, own_endings, more_own_starts, own_endings),
+        *(seq_starts, seq_endings),
         [f',"receipt":"{pushed.receipt}","traceId":null,"trace_id":null}}'] * count,
     ]
     pieces = [""] * (len(columns) * count)
@@ -72,9 +67,11 @@ def _decimal_parts(numbers: range) -> _Parts:
     return parts
 
 
-def _starts(before: str, parts: _Parts) -> list[str]:
-    return list(chain.from_iterable([[before + start] * len(endings) for start, endings in parts]))
-
-
-def _endings(parts: _Parts) -> list[str]:
-    return list(chain.from_iterable([endings for _, endings in parts]))
+def _columns(parts: _Parts, *before: str) -> list[list[str]]:
+    """How each of them ends; and how they begin, behind each of the texts that stand before them."""
+    columns: list[list[str]] = [[] for _ in range(1 + len(before))]
+    for start, endings in parts:
+        columns[0] += endings
+        for column, text in zip(columns[1:], before, strict=True):
+            column += [text + start] * len(endings)
+    return columns

@@ -20,7 +20,7 @@ SUMMARY = Switch("summary", False, "Answer with a summary instead of one entry p
 
 async def push(service: Service, request: Request) -> Answer:
     """Store messages, all or none, and answer when they are as durable as their receipts say."""
-    items, size, buffer_ms, buffer_max = _read(await request.body())
+    items, size, buffer_ms, buffer_max = _read(await request.text())
     is_qos0 = service.intake is not None and (buffer_ms is not None or buffer_max is not None)
     pushed: Sequence[Pushed] = ()
     if items and is_qos0 and service.intake is not None:
@@ -40,7 +40,7 @@ async def push(service: Service, request: Request) -> Answer:
     return answered(_told(items, pushed) if items else [], 201)
 
 
-def _read(text: bytes) -> tuple[Sequence[PushItem], int, int | None, int | None]:
+def _read(text: bytes | memoryview) -> tuple[Sequence[PushItem], int, int | None, int | None]:
     """Messages, size, `bufferMs` and `bufferMax`. The rest of the body is let go: the next one may lie where it lay."""
     body = decoded(PushBody, text)
     return push_items(body.items, body_bytes=len(text)), len(text), body.buffer_ms, body.buffer_max
