@@ -7,7 +7,7 @@ nothing is copied: the blocks are pieces of the record as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from typing import NamedTuple
 
 from forebay.commitlog.block import BODY_PREFIX, BODY_VERSION, PADDING, Piece, even_offsets, offsets
@@ -15,6 +15,8 @@ from forebay.model.text_block import TextBlock
 
 _PRESENT = 0b1001111
 """created_us, flags, partition, transaction_id, payload."""
+_LARGE_BYTES = 16 << 10
+"""From here on a piece costs less to write by itself than to copy."""
 
 
 class MessageRun(NamedTuple):
@@ -32,7 +34,7 @@ class RunBatch:
     def __init__(self, runs: Sequence[MessageRun]) -> None:
         self._runs = runs
         self._counts = [len(run.payloads) for run in runs]
-        self._partitions = [TextBlock(*_repeated(run.partition, len(run.payloads))) for run in runs]
+        self._partitions = list(map(_repeated, [run.partition for run in runs], self._counts))
         self._ids = [run.transaction_ids for run in runs]
         self._payloads = [run.payloads for run in runs]
         self.variable_bytes = sum([len(text.data) for text in chain(self._partitions, self._ids, self._payloads)])
@@ -52,13 +54,12 @@ class RunBatch:
         pieces = [head, created_us.to_bytes(8, "little") * count, flags, PADDING[-count % 8]]
         for texts in (self._partitions, self._ids, self._payloads):
             pieces += _column(texts, count)
-        # What is not a block is small: one piece for all of it that stands together.
         return _joined([*pieces, PADDING[4]])
 
 
-def _repeated(value: bytes, count: int) -> tuple[bytes, Sequence[int]]:
+def _repeated(value: bytes, count: int) -> TextBlock:
     size = len(value)
-    return value * count, range(size, size * count + 1, size) if size else [0] * count
+    return TextBlock(value * count, range(size, size * count + 1, size) if size else [0] * count)
 
 
 def _column(texts: Sequence[TextBlock], count: int) -> list[bytes]:
@@ -74,17 +75,10 @@ def _column(texts: Sequence[TextBlock], count: int) -> list[bytes]:
     return [offsets(count).pack(*places), *[text.data for text in texts], PADDING[-size % 8]]
 
 
-_SMALL_BYTES = 16 << 10
-
-
 def _joined(pieces: Sequence[bytes]) -> list[Piece]:
     """Neighbours that are small as one piece; large ones as they are."""
     joined: list[Piece] = []
-    small: list[bytes] = []
-    for piece in pieces:
-        if len(piece) < _SMALL_BYTES:
-            small.append(piece)
-            continue
-        joined += (b"".join(small), piece)
-        small = []
-    return [*joined, b"".join(small)]
+    for is_large, neighbours in groupby(pieces, lambda piece: len(piece) >= _LARGE_BYTES):
+        together = list(neighbours)
+        joined += together if is_large else [b"".join(together)]
+    return joined
