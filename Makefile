@@ -40,6 +40,7 @@ demo: $(STAMP) ## See queues and Spark at work, with a kill -9 in the middle, in
 
 test: $(STAMP) ## Run all tests, with real servers and a browser.
 	@scripts/system-packages chromium strace
+	@echo "running the tests, from $$(date +%T) on"
 	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
 test-fast: $(STAMP) ## Run the tests that are not marked slow, in under two minutes.
