@@ -138,7 +138,7 @@ class Engine:
 
     def _makes_queue(self, call: Callable[[], Any] | Request) -> bool:
         """A queue that a push makes must survive what the push survives."""
-        return isinstance(call, Request) and call.items[0].queue not in self.queues.by_name
+        return isinstance(call, Request) and call.queue not in self.queues.by_name
 
     def _remove_logs(self) -> None:
         """Only now that their queues are gone from the database for good."""

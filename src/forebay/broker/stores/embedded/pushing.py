@@ -35,6 +35,10 @@ class Request:
     answers: Sequence[Pushed] = ()
     error: Exception | None = None
 
+    @property
+    def queue(self) -> str:
+        return self.items.queue if type(self.items) is PushRun else self.items[0].queue
+
 
 class Pusher:
     def __init__(self, queues: Queues, index: MessageIndex, clock: Clock, waiting: Callable[[OpenQueue], int]) -> None:
@@ -48,7 +52,7 @@ class Pusher:
         stored: Counter[str] = Counter()
         by_queue: dict[str, list[Request]] = {}
         for request in requests:
-            by_queue.setdefault(request.items[0].queue, []).append(request)
+            by_queue.setdefault(request.queue, []).append(request)
         for name, same in by_queue.items():
             first = same[0].items[0]
             queue = self._queues.made(name, first.namespace, first.task)
