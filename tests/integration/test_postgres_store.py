@@ -9,16 +9,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import psycopg
 import pytest
 
 from fixtures.store_steps import configure, finish, ids, item, push, take
 from forebay.broker.store import PopRequest, Store
 from forebay.broker.stores.postgres import PostgresStore
+from forebay.broker.stores.postgres.connections import Row
+from forebay.broker.stores.postgres.wire import Wire
 from forebay.errors import StoreUnavailable
 from forebay.model.queue import QueueOptions
 from forebay.testing.servers import PostgresServer
@@ -184,6 +187,36 @@ async def test_hung_postgres_fails_requests_in_time_and_loses_nothing(postgres_s
         assert {one.status for one in await _insist(lambda: push(store, "b"))} <= {"queued", "duplicate"}
         assert ids(await _insist(lambda: take(store))) == ["a", "b"]
     finally:
+        await store.close()
+
+
+@pytest.mark.slow
+async def test_postgres_that_hangs_while_a_connection_is_made_for_known_pushes_holds_nobody_up(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give = Wire.given_away
+
+    def hang(self: Wire, texts: Sequence[bytes], deadline: float) -> psycopg.Connection[Row]:
+        monkeypatch.setattr(Wire, "given_away", give)
+        postgres_server.pause()
+        return give(self, texts, deadline)
+
+    monkeypatch.setattr(Wire, "given_away", hang)
+    store = PostgresStore(postgres_server.url, request_seconds_max=1)
+    await store.open(Bell())
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            await push(store, "a")
+            with pytest.raises(StoreUnavailable):
+                await push(store, "b")
+            await asyncio.to_thread(postgres_server.resume)
+            assert {one.status for one in await _insist(lambda: push(store, "b"))} <= {"queued", "duplicate"}
+            while store._pushes._stream is None:
+                await asyncio.sleep(0.01)
+            assert [one.status for one in await push(store, "c")] == ["queued"]
+        assert ids(await take(store)) == ["a", "b", "c"]
+    finally:
+        await asyncio.to_thread(postgres_server.resume)
         await store.close()
 
 

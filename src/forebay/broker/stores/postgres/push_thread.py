@@ -20,7 +20,7 @@ import psycopg
 
 from forebay.broker.coalescer import settle
 from forebay.broker.store import Pushed, PushItem
-from forebay.broker.stores.postgres.attempts import first_line
+from forebay.broker.stores.postgres.attempts import Unanswered, first_line
 from forebay.broker.stores.postgres.push_writer import PushWriter, Settled
 from forebay.broker.stores.postgres.pushing import Availability
 from forebay.broker.stores.postgres.transaction_stream import Connection
@@ -113,7 +113,7 @@ class PushThread:
     def _offer_connection(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             connection = self._writer.connected_for_known()
-        except (psycopg.Error, OSError) as error:
+        except (psycopg.Error, OSError, Unanswered) as error:
             _log.warning(
                 "no connection for known pushes: %s", first_line(error), extra={"action": "push_connect_failed"}
             )

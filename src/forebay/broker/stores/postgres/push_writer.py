@@ -80,7 +80,7 @@ class PushWriter:
 
     def connected_for_known(self) -> Connection:
         """A connection for pushes that need not ask."""
-        return connected_for(self._url, self._settings, TEXTS)
+        return connected_for(self._url, self._settings, TEXTS, seconds_max=self.request_seconds_max)
 
     def close(self) -> None:
         if self._wire is not None:

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
@@ -41,8 +42,7 @@ from psycopg.pq.abc import PGresult
 
 from forebay.broker.stores.postgres.attempts import CommitUnknown
 from forebay.broker.stores.postgres.connections import Row
-from forebay.broker.stores.postgres.queries import prepared
-from forebay.broker.stores.postgres.wire import DONE, Packed, connected, ends_connection, error_of, rows_of
+from forebay.broker.stores.postgres.wire import DONE, Packed, Wire, ends_connection, error_of, rows_of
 
 Connection = psycopg.Connection[Row]
 Then = Callable[[list[list[Row]] | Exception], None]
@@ -58,16 +58,14 @@ class _Sent:
         self.results: list[PGresult] = []
 
 
-def connected_for(url: str, settings: Mapping[str, str], texts: Sequence[bytes]) -> Connection:
+def connected_for(url: str, settings: Mapping[str, str], texts: Sequence[bytes], *, seconds_max: float) -> Connection:
     """A connection on which statements with these texts can be sent. Takes its time: not for an event loop."""
-    connection = connected(url, settings)
-    for name, text, _ in map(prepared, texts):
-        result = connection.pgconn.prepare(name, text)
-        if result.status not in DONE:
-            connection.close()
-            raise error_of(result)
-    connection.pgconn.enter_pipeline_mode()
-    return connection
+    wire = Wire(url, settings)
+    try:
+        return wire.given_away(texts, time.monotonic() + seconds_max)
+    except BaseException:
+        wire.close()
+        raise
 
 
 class TransactionStream:

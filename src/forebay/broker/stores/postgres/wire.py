@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import psycopg
@@ -72,8 +72,16 @@ class Wire:
     def exchange(self, statements: Sequence[Statement], deadline: float) -> list[list[Row]]:
         """Run the statements one after the other, up to the first that fails; returns the rows of each."""
         ready = packed(statements)
+        return self._exchanged(lambda: self._send(ready), deadline)
+
+    def given_away(self, texts: Sequence[bytes], deadline: float) -> psycopg.Connection[Row]:
+        """The connection, in pipeline mode, for somebody who will send statements with these texts."""
+        self._exchanged(lambda: self._send_prepared(texts), deadline)
+        return self._connection
+
+    def _exchanged(self, send: Callable[[], list[bytes | None]], deadline: float) -> list[list[Row]]:
         try:
-            sent = self._send(ready)
+            sent = send()
             while self._libpq.flush():
                 self._wait(self._writable, deadline)
             results = self._results(deadline)
@@ -99,6 +107,14 @@ class Wire:
                 sent.append(name)
             self._libpq.send_query_prepared(name, values, [Format.BINARY] * len(values), Format.BINARY)
             sent.append(None)
+        self._libpq.pipeline_sync()
+        return sent
+
+    def _send_prepared(self, texts: Sequence[bytes]) -> list[bytes | None]:
+        sent: list[bytes | None] = []
+        for name, text, _ in map(prepared, texts):
+            self._libpq.send_prepare(name, text)
+            sent.append(name)
         self._libpq.pipeline_sync()
         return sent
 
