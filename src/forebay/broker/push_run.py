@@ -96,3 +96,10 @@ class PushedRun(Sequence[Pushed]):
         if isinstance(place, slice):
             return PushedRun(self.seqs[place], self.partition_id, self.receipt)
         return Pushed(QUEUED, self.seqs[place], self.partition_id, self.receipt)
+
+
+def payload_bytes(items: Sequence[PushItem]) -> int:
+    """Of all of them together."""
+    if type(items) is PushRun:
+        return len(items.payloads.data)
+    return len(items[0].payload) if len(items) == 1 else sum([len(item.payload) for item in items])

@@ -8,8 +8,9 @@ something other than a push is to be done. Ids that producers gave are kept ther
 come together, put into SQLite before their record is written; an append that fails takes them out again (`given_ids`).
 
 **One thread does it all.** The coroutines of `EmbeddedStore` hand work to the store's thread. In a *cycle* it takes all
-the work that waits, appends the pushes with one sync per queue, does the rest, and commits one SQLite transaction;
-then everybody is answered. So there are no locks, no lost updates, and the cost of a commit is shared.
+the work that waits, appends the pushes with one sync per queue, does the rest, and commits what that changed in SQLite
+as one transaction, which pushes alone mostly do not need; then everybody is answered. So there are no locks, no lost
+updates, and the cost of a commit is shared.
 
 **What is durable when**
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from forebay.broker.push_run import PushRun
+from forebay.broker.push_run import PushRun, payload_bytes
 from forebay.broker.store import PushItem
 from forebay.broker.stores.embedded.index_tail import Span, spans_of
 from forebay.commitlog.runs import MessageRun, RunBatch
@@ -67,7 +67,7 @@ class Arrivals:
     def records(self) -> Iterator[tuple[slice, list[PushRun | list[PushItem]]]]:
         """What goes into each record, and its places among all messages."""
         count = self.count
-        size = sum(map(_payload_bytes, self._parts)) + _ITEM_OVERHEAD_BYTES * count
+        size = sum(map(payload_bytes, self._parts)) + _ITEM_OVERHEAD_BYTES * count
         if count <= RECORD_MESSAGES_MAX and size <= RECORD_BYTES_MAX:
             yield slice(0, count), self._parts
             return
@@ -88,15 +88,11 @@ class Arrivals:
         for part in parts:
             end = start + len(part)
             if type(part) is PushRun:
-                spans.append((self.partition_ids[start], end - start, len(part.payloads.data)))
+                spans.append((self.partition_ids[start], end - start, payload_bytes(part)))
             else:
                 spans += spans_of(self.partition_ids[start:end], [len(item.payload) for item in part])
             start = end
         return spans
-
-
-def _payload_bytes(part: PushRun | list[PushItem]) -> int:
-    return len(part.payloads.data) if type(part) is PushRun else sum([len(item.payload) for item in part])
 
 
 def _ids(part: PushRun | list[PushItem]) -> Sequence[str]:

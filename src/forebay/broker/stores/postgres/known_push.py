@@ -18,7 +18,7 @@ from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
-from forebay.broker.push_run import QUEUED, PushedRun, PushRun
+from forebay.broker.push_run import QUEUED, PushedRun, PushRun, payload_bytes
 from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.postgres import push_statements
 from forebay.broker.stores.postgres.arrays import Bigints, Blobs, Booleans, Texts
@@ -196,8 +196,8 @@ def _columns(requests: Sequence[Sequence[PushItem]]) -> dict[str, object]:
 def _runs(request: Sequence[PushItem]) -> Iterator[tuple[tuple[str, str], int, int]]:
     """Neighbours that go to one partition of a queue: which, how many, and their bytes."""
     if type(request) is PushRun:
-        yield (request.queue, request.partition), len(request), len(request.payloads.data)
+        yield (request.queue, request.partition), len(request), payload_bytes(request)
         return
     for place, neighbours in groupby(request, _place_of):
-        sizes = [len(item.payload) for item in neighbours]
-        yield place, len(sizes), sum(sizes)
+        together = list(neighbours)
+        yield place, len(together), payload_bytes(together)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 import pyarrow as pa
 from psycopg.types.json import Jsonb
 
-from forebay.broker.push_run import PushRun
+from forebay.broker.push_run import payload_bytes
 from forebay.broker.store import (
     Acknowledged,
     Acknowledgement,
@@ -159,13 +159,7 @@ class PostgresStore:
     # the way in
 
     def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
-        if type(items) is PushRun:
-            size = len(items.payloads.data)
-        elif len(items) == 1:
-            size = len(items[0].payload)
-        else:
-            size = sum([len(item.payload) for item in items])
-        return self._pushes.submit(items, size + ITEM_BYTES * len(items))
+        return self._pushes.submit(items, payload_bytes(items) + ITEM_BYTES * len(items))
 
     async def _make_queues(self, items: Sequence[PushItem]) -> None:
         await self._database.ask(*make_queues(items, self._now_us()))
