@@ -253,6 +253,18 @@ async def test_runs_and_single_messages_together_keep_their_order(store: Store) 
         assert [one.seq for one in told] == list(range(told[0].seq, told[0].seq + len(told)))
 
 
+@pytest.mark.parametrize("is_run_first", [False, True])
+async def test_run_is_stored_beside_a_push_of_which_nothing_is_new(store: Store, is_run_first: bool) -> None:
+    await push(store, "a")
+    texts = [f"m{n}" for n in range(40)]
+    pushes: list[Sequence[PushItem]] = [[item("a")], run_of(*texts, is_minted=True)]
+    answers = await asyncio.gather(*(store.push(items) for items in (pushes[::-1] if is_run_first else pushes)))
+    old, new = answers[::-1] if is_run_first else answers
+    assert [(one.status, one.seq) for one in old] == [("duplicate", 1)]
+    assert [one.seq for one in new] == list(range(2, 42))
+    assert ids(await store.read("orders", 1, 100)) == ["a", *texts]
+
+
 async def test_full_queue_refuses_a_run_and_stores_nothing_of_it(store: Store) -> None:
     await configure(store, QueueOptions(max_size=2))
     with pytest.raises(QueueFull):

@@ -47,6 +47,8 @@ class Arrivals:
         return chain.from_iterable(self._parts)
 
     def add(self, items: list[PushItem], partition_ids: Iterable[int]) -> None:
+        if not items:
+            return  # none of the push was new
         self.partition_ids += partition_ids
         if self._parts and isinstance(self._parts[-1], list):
             self._parts[-1] += items
