@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.logs import BASE, content, numbered, open_on
 from forebay.commitlog import CommitLog, LogOptions
-from forebay.commitlog.active_file import AHEAD_BYTES
+from forebay.commitlog.active_file import AHEAD_BYTES, LARGE_BYTES
 from forebay.commitlog.inspection import verify
 from forebay.commitlog.salvage import salvage
 from forebay.errors import DiskFull, SegmentDamaged
@@ -40,10 +40,25 @@ def test_a_file_is_at_most_twice_as_long_as_its_records_and_grows_in_few_steps()
 
 def test_the_zeros_have_an_upper_limit(tmp_path: Path) -> None:
     with CommitLog.open(tmp_path, LogOptions(compress=False)) as log:
-        for _ in range(5):
-            log.append(of_size(700_000))
-            size = (tmp_path / log.state.path).stat().st_size
-            assert size - log.state.position <= AHEAD_BYTES
+        zeros = []
+        for _ in range(15):
+            log.append(of_size(300_000))
+            zeros.append((tmp_path / log.state.path).stat().st_size - log.state.position)
+        assert max(zeros) == AHEAD_BYTES
+
+
+def test_a_large_record_brings_none_and_small_ones_behind_it_do() -> None:
+    disk = SimulatedDisk()
+    log = open_on(disk, LogOptions(compress=False))
+    for _ in range(3):
+        log.append(of_size(LARGE_BYTES + 1000))
+        assert size_of(disk, log) == log.state.position
+    log.append(of_size(1000))
+    assert size_of(disk, log) == log.state.position + AHEAD_BYTES
+    log.append(of_size(2 * AHEAD_BYTES))
+    assert size_of(disk, log) == log.state.position
+    log.close()
+    assert len(content(open_on(disk))) == 5
 
 
 def test_they_do_not_reach_past_the_size_of_a_segment() -> None:

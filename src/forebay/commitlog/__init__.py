@@ -38,7 +38,8 @@ that lists the segments, `docs/internals/` shows both with worked examples.
 | one append           | 64 MiB and 1,048,576 messages                  | `BatchRefused`                    |
 | one record           | `record_bytes` (4 MiB), or one append          | the next group begins             |
 | one segment          | `segment_bytes` (512 MiB), or one group        | sealed, a new one begins          |
-| zeros written ahead  | the segment's size so far, up to 1 MiB         | cut off at a roll and at `close`  |
+| zeros written ahead  | the segment's size so far, up to 1 MiB; none   | cut off at a roll and at `close`  |
+|                      | by records above 341 KiB                       |                                   |
 | segments in a log    | 4,194,304                                      | refused when read                 |
 | memory of a reader   | `read_chunk_bytes` (1 MiB), or one record      |                                   |
 | kept open for reads  | one segment, and 128 KiB of it, in 64 logs     | the log read longest ago lets go  |

@@ -6,6 +6,8 @@ sync, and the records after it overwrite them: nothing but data is left to sync.
 
 - As many zeros as there are bytes before them, and at most `AHEAD_BYTES`: the file is at most twice as long
   as its records.
+- A record above `LARGE_BYTES` brings none: fewer than three like it would find room in them, and to write every byte
+  twice takes longer then than the journal does.
 - They are cut off when the segment is sealed and when the log is closed. After a crash they are still there: zeros up
   to the end of the file are no record and no damage (`scan`), and opening cuts them off (`recovery`).
 - They are a help and no promise. Where the disk has no room for them, the record is written without.
@@ -18,6 +20,7 @@ import contextlib
 from forebay.commitlog.filesystem import Buffers, File, write_durably
 
 AHEAD_BYTES = 1 << 20
+LARGE_BYTES = AHEAD_BYTES // 3
 _ZEROS = memoryview(bytes(AHEAD_BYTES))
 
 
@@ -39,7 +42,7 @@ class ActiveFile:
         if end <= self._ready_to:
             write_durably(self._file, pieces, position)
             return
-        ahead = min(end, self._ahead_bytes, self._size_max - end)
+        ahead = min(end, self._ahead_bytes, self._size_max - end) if size <= LARGE_BYTES else 0
         if ahead <= 0:
             write_durably(self._file, pieces, position)
             self._ready_to = end
