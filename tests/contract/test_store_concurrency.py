@@ -34,6 +34,23 @@ async def test_concurrent_poppers_of_a_group_get_every_message_exactly_once(stor
         assert [text for text in seen if text.startswith(f"{partition}:")] == [f"{partition}:{n}" for n in range(10)]
 
 
+async def test_thousands_of_partitions_are_all_found_in_whatever_order_they_got_their_messages(store: Store) -> None:
+    names = [str(number) for number in range(2_500)]
+    first, second = [f"{name}:1" for name in names], [f"{name}:2" for name in reversed(names)]
+    await store.push([item(text, text.partition(":")[0]) for text in first])
+    await store.push([item(text, text.partition(":")[0]) for text in second])
+    seen: list[str] = []
+    await consume(store, 100, seen, batch=10, partitions=10)
+    # To some that the group has found and to some that it has not: behind all others, where the next look begins.
+    third = [f"{name}:3" for name in names[::7]]
+    await store.push([item(text, text.partition(":")[0]) for text in third])
+    everything = sorted([*first, *second, *third])
+    await consume(store, len(everything), seen, batch=1_000, partitions=1_000)
+    assert sorted(seen) == everything
+    by_partition = sorted(seen, key=lambda text: int(text.partition(":")[0]))
+    assert by_partition == sorted(everything, key=lambda text: (int(text.partition(":")[0]), text))
+
+
 async def test_concurrent_pops_of_one_partition_lease_it_to_one_of_them(store: Store) -> None:
     await push(store, *"abc")
     outcomes = await asyncio.gather(*[take(store, 2) for _ in range(POPPERS)])

@@ -9,6 +9,7 @@ from typing import TypeVar
 import psycopg
 import pytest
 
+from forebay.broker.store import PopRequest
 from forebay.broker.stores.postgres import PostgresStore, SchemaRefused
 from forebay.broker.stores.postgres.connections import Connection, opened
 from forebay.broker.stores.postgres.migrations import Migration, migrate, migrations
@@ -107,6 +108,32 @@ async def test_database_of_another_text_is_refused(postgres_database: str) -> No
     await on(postgres_database, lambda connection: migrate(connection, changed))
     with pytest.raises(SchemaRefused, match="migration 1"):
         await on(postgres_database, migrate)
+
+
+async def test_messages_of_a_database_before_partitions_had_blocks_are_delivered(postgres_database: str) -> None:
+    await on(postgres_database, lambda connection: migrate(connection, migrations()[:3]))
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute(
+            "INSERT INTO forebay.queues (name, namespace, task, options, priority, created_us, next_seq) "
+            "VALUES ('orders', '', '', '{}', 0, 1, 2001)"
+        )
+        connection.execute(
+            "INSERT INTO forebay.partitions (queue_id, name, last_seq, last_position, newest_us) "
+            "SELECT queue_id, number::text, number, 1, 1 FROM forebay.queues, generate_series(1, 2000) AS number"
+        )
+        connection.execute(
+            "INSERT INTO forebay.messages SELECT queue_id, last_seq, partition_id, 1, 1, false, false, name, '', '', "
+            "'0' FROM forebay.partitions"
+        )
+    store = PostgresStore(postgres_database)
+    await store.open(lambda queue, count: None)
+    found: set[str] = set()
+    while popped := await store.pop(PopRequest("orders", batch=1000, partitions=1000)):
+        if not popped.messages:
+            break
+        found |= {message.transaction_id for message in popped.messages}
+    await store.close()
+    assert found == {str(number) for number in range(1, 2001)}
 
 
 async def test_newer_server_brings_an_older_database_up_to_date(postgres_database: str) -> None:
