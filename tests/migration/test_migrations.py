@@ -110,7 +110,7 @@ async def test_database_of_another_text_is_refused(postgres_database: str) -> No
         await on(postgres_database, migrate)
 
 
-async def test_messages_of_a_database_before_partitions_had_blocks_are_delivered(postgres_database: str) -> None:
+async def test_messages_of_a_database_before_partitions_had_stretches_are_delivered(postgres_database: str) -> None:
     await on(postgres_database, lambda connection: migrate(connection, migrations()[:3]))
     with psycopg.connect(postgres_database) as connection:
         connection.execute(
@@ -128,10 +128,8 @@ async def test_messages_of_a_database_before_partitions_had_blocks_are_delivered
     store = PostgresStore(postgres_database)
     await store.open(lambda queue, count: None)
     found: set[str] = set()
-    while popped := await store.pop(PopRequest("orders", batch=1000, partitions=1000)):
-        if not popped.messages:
-            break
-        found |= {message.transaction_id for message in popped.messages}
+    while messages := (await store.pop(PopRequest("orders", batch=1000, partitions=1000))).messages:
+        found |= {message.transaction_id for message in messages}
     await store.close()
     assert found == {str(number) for number in range(1, 2001)}
 

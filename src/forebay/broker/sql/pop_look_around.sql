@@ -5,10 +5,10 @@ WITH held AS (
     WHERE group_id = %(group_id)b::bigint FOR NO KEY UPDATE
 ), news AS (
     SELECT p.partition_id, p.last_seq FROM held, LATERAL (
-        -- By the block, which the index knows. Whole blocks, so that all that is left out is behind what was found.
+        -- By the stretch of 1024 seqs, which the index knows. Whole ones: so all that is left out is behind what was found.
         SELECT partition_id, last_seq FROM forebay.partitions
-        WHERE queue_id = held.queue_id AND last_block >= held.looked_seq / 1024 AND last_seq > held.looked_seq
-        ORDER BY last_block FETCH FIRST 1000 ROWS WITH TIES
+        WHERE queue_id = held.queue_id AND last_stretch >= held.looked_seq / 1024 AND last_seq > held.looked_seq
+        ORDER BY last_stretch FETCH FIRST 1000 ROWS WITH TIES
     ) p
 ), planned AS (
     INSERT INTO forebay.deliveries AS d (group_id, partition_id, state, cursor_seq, seen_seq, seen_position, open_count,

@@ -9,11 +9,11 @@
 | `partitions`   | partition                | `last_seq`, `newest_us`: is there work, and is it old enough.         |
 |                |                          | `last_position`: messages ever pushed. `removed_seq`,                 |
 |                |                          | `removed_position`: up to where retention has removed them.           |
-|                |                          | `last_block`: of 1,024 seqs, the one that `last_seq` is in. It is     |
-|                |                          | indexed, and the seq is not: then most pushes change no index here    |
+|                |                          | `last_stretch`: the stretch of 1,024 seqs that `last_seq` is in. It   |
+|                |                          | is indexed, and the seq is not: most pushes change no index here      |
 | `messages`     | message                  | append-only. `payload`: bytes, never looked into. `position`: its     |
 |                |                          | place in the partition, so that lag is a subtraction.                 |
-|                |                          | `transaction_id`: indexed for producers' own ids only                 |
+|                |                          | `is_minted`: said by older servers only; then the id is not indexed   |
 | `deleted_messages` | message deleted by   | `position`: stays taken, so that lag is still a subtraction, less     |
 |                | itself                   | these. Gone when retention has passed it                              |
 | `groups`       | group, queue             | `start_seq`: where it starts in partitions it has not touched.        |
@@ -37,9 +37,9 @@ in the second way.
 
 **The way out** (`popping`). A group finds work in two places and scans neither all partitions nor all messages: in
 `deliveries`, by `due_us` (more to come, a lease that ends, a retry, a delay); and in `partitions`, by `last_seq` above
-the group's `looked_seq`, whole blocks at a time. What is found in the second is entered into the first, so each push is
-looked at once per group. A due row is locked with SKIP LOCKED, decided upon in Python, and written once. No message is
-ever updated.
+the group's `looked_seq`, whole stretches at a time. What is found in the second is entered into the first, so each push
+is looked at once per group. A due row is locked with SKIP LOCKED, decided upon in Python, and written once. No message
+is ever updated.
 
 Why nothing is missed: a push makes its partition's `last_seq` higher than any `looked_seq` written before, because
 seqs are visible in order. Whoever looks around locks the deliveries that it finds, so it either sees the `due_us` that
@@ -100,7 +100,7 @@ that was given a clock passes its time with every query instead.
 |                                       |                                  | then `StoreUnavailable`           |
 | partitions whose numbers are          | 100,000                          | all are forgotten, and found again|
 | remembered by pushes                  |                                  |                                   |
-| partitions entered by one look around | 1,000, and the rest of a block   | it looks again                    |
+| partitions entered by one look around | 1,000, and the rest of a stretch | it looks again                    |
 | one piece of retention                | 2,000 messages                   | the next piece begins             |
 | one page of a range                   | 4 MiB and a message, 65,536 rows | the next page begins              |
 | one commit of stages                  | 10 minutes                       | rolled back, `StoreUnavailable`   |

@@ -1,6 +1,0 @@
--- Partitions are found by the block of 1024 seqs that their last message is in, and no longer by its seq: an index on
--- what every push changes made each of them write to all of the table's indexes.
-
-ALTER TABLE forebay.partitions ADD COLUMN last_block bigint NOT NULL GENERATED ALWAYS AS (last_seq / 1024) STORED;
-DROP INDEX forebay.partitions_by_last_seq;
-CREATE INDEX partitions_by_last_block ON forebay.partitions (queue_id, last_block);
