@@ -34,8 +34,8 @@ Exactly once holds for as long as the server remembers commits (`server.commit_r
 
 **Limits.** A task sends stages of 16 MiB (`maxBytesPerStage`); it holds two in memory. A reading task holds one batch
 of the server. One task has at most 100,000 messages, with a local master 500,000 (`maxRecordsPerPartition`). A server
-may be silent for 120 s in the middle of an answer. `commit` of the source moves the group's cursor and is not part of
-any guarantee.
+may be silent for 120 s in the middle of an answer. The group's cursor is moved when Spark looks for the next batch, so
+that a query which is stopped may leave it one batch behind, and is not part of any guarantee.
 """
 
 from forebay.spark.java import Java, JavaNotFound, find_java

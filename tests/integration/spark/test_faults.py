@@ -176,10 +176,10 @@ def test_flow_whose_server_is_away_restarts_until_it_is_back_and_writes_each_row
         assert "failed for 1 s" in worker.reports()[0].cause
         mortal_server.start()
         queues.put_numbers("numbers", 100, 150)
-        wait_for(lambda: has_read(150))
+        # The cursor comes one step behind the rows: it is moved when Spark asks for the batch after them.
+        wait_for(lambda: has_read(150) and queues.lag("patient", "numbers") == 0)
     finally:
         worker.stop()
     assert sorted(map(int, queues.payloads("copies"))) == list(range(150))
-    assert queues.lag("patient", "numbers") == 0
     assert worker.reports()[0].restarts >= 1
     assert any(line.startswith("patient: restarting: ") and "again in" in line for line in told)
