@@ -12,8 +12,8 @@ from forebay.broker.delivery import (
     DeliveryState,
     Pending,
     acknowledge,
-    judged_one_by_one,
 )
+from forebay.broker.delivery.answering import judged_one_by_one
 from forebay.broker.store import Acknowledgement, judged_together
 from forebay.model.queue import QueueOptions
 

@@ -1,0 +1,147 @@
+"""What the answers of a lease's holder do to one partition, and what ends or extends the lease besides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from forebay.broker.delivery.state import (
+    SECOND_US,
+    DeadLetter,
+    DeliveryState,
+    Pending,
+    advanced,
+    advanced_by,
+    dead_letter,
+    without_lease,
+)
+from forebay.model.queue import QueueOptions
+
+COMPLETED, FAILED, RETRY, DEAD = "completed", "failed", "retry", "dlq"
+STATUSES = (COMPLETED, FAILED, RETRY, DEAD)
+
+ERROR_CHARACTERS_MAX = 4096
+
+LEASE_INVALID = "Invalid or expired lease"
+NOT_IN_LEASE = "Message not found"
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What a consumer says of one message."""
+
+    transaction_id: str
+    status: str
+    error: str = ""
+
+
+class Answered(msgspec.Struct, frozen=True, gc=False):
+    """What came of it."""
+
+    transaction_id: str
+    is_accepted: bool
+    error: str = ""
+    is_dead: bool = False
+    is_released: bool = False
+    """Whether the lease is over, because nothing in it is left to answer."""
+
+
+def acknowledge(
+    state: DeliveryState, lease_id: str, answers: Sequence[Answer], options: QueueOptions, *, now_us: int
+) -> tuple[list[Answered], list[DeadLetter], DeliveryState]:
+    """Judge answers of one consumer to one partition. A refused answer changes nothing."""
+    if not lease_id or state.lease_id != lease_id or not state.is_leased_at(now_us):
+        return [Answered(answer.transaction_id, False, LEASE_INVALID) for answer in answers], [], state
+    if _completes_all(state.pending, answers):
+        judged = [Answered(answer.transaction_id, True, "", False, True) for answer in answers]
+        return judged, [], advanced_by(without_lease(state, state.pending), len(judged))
+    return judged_one_by_one(state, answers, options, now_us)
+
+
+def _completes_all(pending: Sequence[Pending], answers: Sequence[Answer]) -> bool:
+    """Whether all that is pending is under the lease, and each of it is answered once, in order, as completed.
+
+    So is nearly every batch, and it can be finished in one step.
+    """
+    names = [each.transaction_id for each in pending]
+    return (
+        bool(names)
+        and names == [answer.transaction_id for answer in answers]
+        and [each.is_leased for each in pending].count(True) == len(pending)
+        and [answer.status for answer in answers].count(COMPLETED) == len(answers)
+        and len(set(names)) == len(names)
+    )
+
+
+def judged_one_by_one(
+    state: DeliveryState, answers: Sequence[Answer], options: QueueOptions, now_us: int
+) -> tuple[list[Answered], list[DeadLetter], DeliveryState]:
+    """Answers of the lease's holder, whatever they are."""
+    places = {pending.transaction_id: place for place, pending in enumerate(state.pending) if pending.is_leased}
+    after = list(state.pending)
+    is_released = places.keys() <= {answer.transaction_id for answer in answers}
+    judged: list[Answered] = []
+    dead: list[DeadLetter] = []
+    for answer in answers:
+        name = answer.transaction_id
+        place = places.pop(name, None)
+        if place is None:
+            judged.append(Answered(name, False, NOT_IN_LEASE, False, is_released))
+            continue
+        after[place], letter = _settle(after[place], answer, options, now_us)
+        if letter is not None:
+            dead.append(letter)
+        judged.append(Answered(name, True, "", letter is not None, is_released))
+    state = without_lease(state, after) if is_released else _yielded(state, after)
+    return judged, dead, advanced(state)
+
+
+def _settle(pending: Pending, answer: Answer, options: QueueOptions, now_us: int) -> tuple[Pending, DeadLetter | None]:
+    if answer.status == COMPLETED:
+        return Pending(pending.seq, pending.transaction_id, pending.attempts, False, True), None
+    if answer.status == DEAD or pending.attempts >= options.attempts_max:
+        reason = _plain(answer.error) or pending.error or "no reason given"
+        letter = dead_letter(pending, reason, options, always_kept=answer.status == DEAD)
+        return replace(pending, is_leased=False, is_finished=True), letter
+    not_before = now_us + options.retry_delay_ms * 1000
+    return replace(pending, is_leased=False, not_before_us=not_before, error=_plain(answer.error)), None
+
+
+def _plain(text: str) -> str:
+    """What a consumer says of its error, as every store can keep it: not too long, no NUL, no half characters."""
+    return text[:ERROR_CHARACTERS_MAX].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _yielded(state: DeliveryState, after: Sequence[Pending]) -> DeliveryState:
+    """With these answers; given back if one of them leaves a message that comes again."""
+    failed = [
+        new.not_before_us
+        for new, old in zip(after, state.pending, strict=True)
+        if old.is_leased and not new.is_leased and not new.is_finished
+    ]
+    yielded_us = state.yielded_us or min(failed, default=0)
+    return replace(state, pending=tuple(after), yielded_us=yielded_us)
+
+
+def completed(state: DeliveryState) -> tuple[int, DeliveryState]:
+    """All that is under the lease finished, and how many messages that were; the caller knows that it is held."""
+    held = [pending.is_leased for pending in state.pending].count(True)
+    if held == len(state.pending):
+        return held, advanced_by(without_lease(state, state.pending), held)
+    after = [replace(p, is_leased=False, is_finished=True) if p.is_leased else p for p in state.pending]
+    return held, advanced(without_lease(state, after))
+
+
+def released(state: DeliveryState) -> DeliveryState:
+    """The lease's claim undone, as far as it was not answered: no attempt counted, and what was new is new again."""
+    pending = [replace(p, is_leased=False, attempts=p.attempts - 1) if p.is_leased else p for p in state.pending]
+    while pending and not pending[-1].attempts and not pending[-1].is_finished:
+        pending.pop()
+    return without_lease(state, pending)
+
+
+def extended(state: DeliveryState, *, now_us: int, seconds: int) -> DeliveryState:
+    """A lease that lasts at least `seconds` from now and is not yielded; the caller knows that it is held."""
+    until_us = max(state.lease_until_us, now_us + seconds * SECOND_US)
+    return replace(state, lease_until_us=until_us, yielded_us=0)

@@ -1,0 +1,146 @@
+"""What a pop takes of one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from forebay.broker.delivery.state import (
+    SECOND_US,
+    DeadLetter,
+    DeliveryState,
+    Pending,
+    advanced,
+    dead_letter,
+    without_lease,
+)
+from forebay.model.queue import QueueOptions
+
+
+class Undelivered(Protocol):
+    """Messages of the partition that were not delivered to the group yet, in order, a column for each property."""
+
+    @property
+    def seqs(self) -> Sequence[int]: ...
+    @property
+    def transaction_ids(self) -> Sequence[str]: ...
+    @property
+    def created_us(self) -> Sequence[int]: ...
+
+
+class Candidates(NamedTuple):
+    """Undelivered messages, for who has no more of them."""
+
+    seqs: Sequence[int] = ()
+    transaction_ids: Sequence[str] = ()
+    created_us: Sequence[int] = ()
+
+
+class Claim(NamedTuple):
+    """What a pop does to one partition."""
+
+    taken: Sequence[Pending]
+    """The messages handed out, in order."""
+    dead: tuple[DeadLetter, ...]
+    state: DeliveryState
+
+    @property
+    def delivered(self) -> tuple[tuple[int, int], ...]:
+        """seq and attempt of each message handed out."""
+        return tuple([(pending.seq, pending.attempts) for pending in self.taken])
+
+
+def claim(
+    state: DeliveryState,
+    fresh: Undelivered,
+    options: QueueOptions,
+    *,
+    now_us: int,
+    batch: int,
+    lease_id: str,
+    auto_ack: bool,
+) -> Claim | None:
+    """Take up to `batch` messages; None when the partition has nothing for the group now."""
+    if is_held(state, options, now_us):
+        return None
+    state = _open_again(state)
+    delivered: list[Pending] = []
+    dead: list[DeadLetter] = []
+    after: list[Pending] = []
+    is_held_up = False
+    for pending in state.pending:
+        is_held_up = is_held_up or (not pending.is_finished and _is_early(pending.not_before_us, options, now_us))
+        if pending.is_finished or is_held_up or len(delivered) >= batch:
+            after.append(pending)
+        elif pending.attempts >= options.attempts_max:
+            reason = pending.error or f"not answered in {pending.attempts} attempts"
+            dead.append(dead_letter(pending, reason, options))
+            after.append(replace(pending, is_finished=True))
+        else:
+            taken = replace(pending, attempts=pending.attempts + 1, is_leased=True)
+            delivered.append(taken)
+            after.append(taken)
+    if not is_held_up:
+        _take_fresh(fresh, options, now_us, batch, delivered, dead, after)
+    if not delivered and not dead:
+        return None
+    if auto_ack:
+        after = [replace(p, is_leased=False, is_finished=p.is_finished or p.is_leased) for p in after]
+    state = replace(state, pending=tuple(after))
+    if delivered and not auto_ack:
+        until = now_us + options.lease_seconds * SECOND_US
+        state = replace(state, lease_id=lease_id, lease_granted_us=now_us, lease_until_us=until)
+    return Claim(delivered, tuple(dead), advanced(state))
+
+
+def _open_again(state: DeliveryState) -> DeliveryState:
+    """After a lease ended without an answer: nothing is leased. The attempts stay counted, unless it was yielded."""
+    back = 1 if state.yielded_us else 0
+    pending = [replace(p, is_leased=False, attempts=p.attempts - back) if p.is_leased else p for p in state.pending]
+    return without_lease(state, pending)
+
+
+def _take_fresh(
+    fresh: Undelivered,
+    options: QueueOptions,
+    now_us: int,
+    batch: int,
+    delivered: list[Pending],
+    dead: list[DeadLetter],
+    after: list[Pending],
+) -> None:
+    wait_max_us = options.max_wait_seconds * SECOND_US
+    if not wait_max_us:
+        taken = list(map(Pending, fresh.seqs[: batch - len(delivered)], fresh.transaction_ids, repeat(1), repeat(True)))
+        delivered += taken
+        after += taken
+        return
+    for seq, transaction_id, created_us in zip(fresh.seqs, fresh.transaction_ids, fresh.created_us, strict=True):
+        if len(delivered) >= batch:
+            return
+        if wait_max_us < now_us - created_us:
+            dead.append(DeadLetter(seq, 0, f"waited longer than {options.max_wait_seconds} s"))
+            after.append(Pending(seq, transaction_id, attempts=0, is_finished=True))
+        else:
+            delivered.append(Pending(seq, transaction_id, attempts=1, is_leased=True))
+            after.append(delivered[-1])
+
+
+def is_held(state: DeliveryState, options: QueueOptions, now_us: int) -> bool:
+    """Whether a lease keeps everybody else away."""
+    if not state.is_leased_at(now_us):
+        return False
+    return not state.yielded_us or _is_early(state.yielded_us, options, now_us)
+
+
+def _is_early(not_before_us: int, options: QueueOptions, now_us: int) -> bool:
+    """Whether it is too early for the next attempt. A time further off than the delay is of a clock set back since."""
+    return now_us < not_before_us <= now_us + options.retry_delay_ms * 1000
+
+
+def is_due(since_us: int, seconds: int, *, now_us: int) -> bool:
+    """Whether so many seconds have passed since then. If then is in the future, the clock was set back: do not wait."""
+    return since_us > now_us or since_us + seconds * SECOND_US <= now_us
