@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fixtures.running_stores import Http, wait_until
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.cli.buffer_retry import retry_file
 from forebay.client import Client
 from forebay.commitlog.filesystem import RealFilesystem

@@ -6,7 +6,9 @@ import pytest
 
 from fixtures.store_steps import answer, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD
-from forebay.broker.store import DeadLetterFilter, PushItem, SeekTarget, Store, TraceEvent
+from forebay.broker.messages import PushItem
+from forebay.broker.overview import DeadLetterFilter, SeekTarget, TraceEvent
+from forebay.broker.store import Store
 from forebay.errors import UnknownQueue
 from forebay.testing.fake_clock import FakeClock
 

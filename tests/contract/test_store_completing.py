@@ -7,7 +7,9 @@ import pytest
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import answer, complete, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import COMPLETED, DEAD, FAILED
-from forebay.broker.store import DeadLetterFilter, PopRequest, Store
+from forebay.broker.messages import PopRequest
+from forebay.broker.overview import DeadLetterFilter
+from forebay.broker.store import Store
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 from forebay.testing.fake_clock import FakeClock
 

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take
-from forebay.broker.store import PopRequest, Store
+from forebay.broker.messages import PopRequest
+from forebay.broker.store import Store
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 from forebay.testing.fake_clock import FakeClock
 

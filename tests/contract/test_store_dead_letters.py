@@ -7,7 +7,9 @@ import pytest
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import configure, finish, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD
-from forebay.broker.store import DeadLetterFilter, PushItem, Store
+from forebay.broker.messages import PushItem
+from forebay.broker.overview import DeadLetterFilter
+from forebay.broker.store import Store
 from forebay.errors import QueueFull
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 from forebay.testing.fake_clock import FakeClock

@@ -9,7 +9,9 @@ import pytest
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD, FAILED
-from forebay.broker.store import DeadLetterFilter, PushItem, SeekTarget, Store, TraceEvent
+from forebay.broker.messages import PushItem
+from forebay.broker.overview import DeadLetterFilter, SeekTarget, TraceEvent
+from forebay.broker.store import Store
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 from forebay.testing.fake_clock import FakeClock
 

@@ -6,7 +6,8 @@ import pytest
 
 from fixtures.store_steps import answer, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import FAILED
-from forebay.broker.store import GroupLag, SeekTarget, Store
+from forebay.broker.overview import GroupLag, SeekTarget
+from forebay.broker.store import Store
 from forebay.errors import UnknownQueue
 from forebay.model.queue import DEFAULT_GROUP
 from forebay.testing.fake_clock import FakeClock

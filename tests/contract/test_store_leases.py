@@ -7,7 +7,9 @@ from msgspec.structs import replace
 
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY, Answer
-from forebay.broker.store import Acknowledgement, DeadLetterFilter, Store
+from forebay.broker.messages import Acknowledgement
+from forebay.broker.overview import DeadLetterFilter
+from forebay.broker.store import Store
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 from forebay.testing.fake_clock import FakeClock
 

@@ -10,7 +10,9 @@ from msgspec import structs
 from fixtures.store_steps import configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD, FAILED
 from forebay.broker.encryption import Cipher
-from forebay.broker.store import DeadLetterFilter, PopRequest, Store
+from forebay.broker.messages import PopRequest
+from forebay.broker.overview import DeadLetterFilter
+from forebay.broker.store import Store
 from forebay.errors import PayloadInClear
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import configure, finish, ids, item, push, take, taken_ids
+from forebay.broker.messages import PushItem
 from forebay.broker.push_run import PushRun
-from forebay.broker.store import PushItem, Store
+from forebay.broker.store import Store
 from forebay.errors import QueueFull
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock

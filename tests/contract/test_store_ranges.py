@@ -9,7 +9,9 @@ import pytest
 from fixtures.arrow_steps import payloads, read_table, seqs
 from fixtures.store_steps import configure, finish, item, push, take
 from forebay.broker.arrow import WIRE_SCHEMA
-from forebay.broker.store import PushItem, RangeRequest, Store
+from forebay.broker.bulk import RangeRequest
+from forebay.broker.messages import PushItem
+from forebay.broker.store import Store
 from forebay.errors import RangeGone, UnknownQueue
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock

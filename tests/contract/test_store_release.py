@@ -7,7 +7,9 @@ import pytest
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import COMPLETED, FAILED, Answer, Answered
-from forebay.broker.store import Acknowledged, Acknowledgement, DeadLetterFilter, PopRequest, SeekTarget, Store
+from forebay.broker.messages import Acknowledged, Acknowledgement, PopRequest
+from forebay.broker.overview import DeadLetterFilter, SeekTarget
+from forebay.broker.store import Store
 from forebay.errors import QueueFull
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 from forebay.testing.fake_clock import FakeClock

@@ -10,7 +10,8 @@ import pytest
 from fixtures.arrow_steps import commit, ipc, payloads, read_table, rows_of, seqs, stage
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import configure, finish, push, take
-from forebay.broker.store import Staged, StageName, Store
+from forebay.broker.bulk import Staged, StageName
+from forebay.broker.store import Store
 from forebay.errors import PayloadInClear, QueueFull, StageUnknown
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock

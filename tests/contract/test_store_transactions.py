@@ -7,7 +7,8 @@ import pytest
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD, FAILED
-from forebay.broker.store import DeadLetterFilter, Store
+from forebay.broker.overview import DeadLetterFilter
+from forebay.broker.store import Store
 from forebay.errors import QueueFull
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock

@@ -11,7 +11,7 @@ import sys
 from itertools import count
 
 from forebay.broker.delivery import COMPLETED, Answer
-from forebay.broker.store import Acknowledgement, PopRequest, PushItem
+from forebay.broker.messages import Acknowledgement, PopRequest, PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.model.queue import DEFAULT_GROUP
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from fixtures.store_steps import finish, ids, item, push, take
 from fixtures.tcp_proxy import TcpProxy
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.broker.stores.postgres.attempts import Unanswered
 from forebay.broker.stores.postgres.connections import DURABLE, Row

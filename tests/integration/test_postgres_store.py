@@ -18,7 +18,8 @@ import psycopg
 import pytest
 
 from fixtures.store_steps import configure, finish, ids, item, push, take
-from forebay.broker.store import PopRequest, Store
+from forebay.broker.messages import PopRequest
+from forebay.broker.store import Store
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.broker.stores.postgres.connections import Row
 from forebay.broker.stores.postgres.wire import Wire

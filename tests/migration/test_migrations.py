@@ -9,7 +9,7 @@ from typing import TypeVar
 import psycopg
 import pytest
 
-from forebay.broker.store import PopRequest
+from forebay.broker.messages import PopRequest
 from forebay.broker.stores.postgres import PostgresStore, SchemaRefused
 from forebay.broker.stores.postgres.connections import Connection, opened
 from forebay.broker.stores.postgres.migrations import Migration, migrate, migrations

@@ -11,7 +11,7 @@ import os
 import sys
 
 from forebay.broker.delivery import Answer
-from forebay.broker.store import Acknowledgement, PopRequest, PushItem
+from forebay.broker.messages import Acknowledgement, PopRequest, PushItem
 from forebay.broker.stores.embedded import EmbeddedStore
 
 GROUP = "__QUEUE_MODE__"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from fixtures.buffer_steps import AWAY, Shelf, drained, message, started, until
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.ingest import Intake
 from forebay.ingest.buffer_directory import Lane
 from forebay.testing.simulated_disk import SimulatedDisk

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from forebay.broker.delivery import Answer
-from forebay.broker.store import Acknowledgement, PopRequest
+from forebay.broker.messages import Acknowledgement, PopRequest
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.testing.fake_clock import FakeClock
 

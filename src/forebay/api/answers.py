@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from forebay.api.exchange import Answer
-from forebay.broker.store import Message
+from forebay.broker.messages import Message
 from forebay.model.ids import CountedIds
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - everything here is UTC; adding to it is exact, a float would not be

@@ -17,8 +17,8 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from forebay.api.parameters import checked_name
 from forebay.api.problems import Problem, wrong
 from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY
+from forebay.broker.messages import PushItem
 from forebay.broker.push_run import PushRun
-from forebay.broker.store import PushItem
 from forebay.model.ids import minted_id, minted_ids
 from forebay.model.queue import DEFAULT_PARTITION, NAME_CHARACTERS_MAX
 

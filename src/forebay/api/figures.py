@@ -11,7 +11,7 @@ from forebay.api.exchange import Request
 from forebay.api.parameters import Name, Text
 from forebay.api.problems import not_found
 from forebay.api.service import Service
-from forebay.broker.store import GroupLag, QueueStatus
+from forebay.broker.overview import GroupLag, QueueStatus
 
 SEARCH = Text("search", "", "Only names that contain this.")
 NAMESPACE = Name("namespace", None, "Only of this namespace.")

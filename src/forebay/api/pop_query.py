@@ -8,7 +8,7 @@ from typing import NamedTuple
 from forebay.api.exchange import Request
 from forebay.api.parameters import Name, Switch, Text, Whole, time_us
 from forebay.api.problems import wrong
-from forebay.broker.store import PopRequest
+from forebay.broker.messages import PopRequest
 from forebay.model.queue import DEFAULT_GROUP
 
 AUTOPILOT_BATCH = 200

@@ -35,7 +35,7 @@ from forebay.api.answers import (
 )
 from forebay.api.exchange import Answer
 from forebay.broker.message_columns import MessageColumns, columns_of
-from forebay.broker.store import Popped, PopRequest
+from forebay.broker.messages import Popped, PopRequest
 
 PACKED_TYPE = "application/vnd.forebay.packed"
 _PACKED_TYPE = PACKED_TYPE.encode()

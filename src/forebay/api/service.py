@@ -13,7 +13,8 @@ from forebay.api.access import Access
 from forebay.api.body_stream import BODY_BYTES_MAX
 from forebay.api.problems import unavailable
 from forebay.api.routing import Needs
-from forebay.broker.store import POP_MAINTENANCE, PUSH_MAINTENANCE, Pushed, PushItem, Store
+from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.store import POP_MAINTENANCE, PUSH_MAINTENANCE, Store
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import Clock
 from forebay.errors import ForebayError, StoreUnavailable

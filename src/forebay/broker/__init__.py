@@ -3,8 +3,9 @@
 A *queue* is a numbered log of messages. A *partition* is a FIFO lane in it. A *group* has a cursor in every partition
 and takes messages by *leasing* them: for a time they are its own, and nobody else of the group gets the partition.
 
-`delivery` decides who gets what, as pure functions. `store` says what is asked of storage; `stores/` holds the
-variants, and one contract suite holds them to the same behaviour. `waiting` lets consumers wait for messages.
+`delivery` decides who gets what, as pure functions. `store` says what is asked of storage, in the values of `messages`,
+`overview` and `bulk`; `stores/` holds the variants, and one contract suite holds them to the same behaviour. `waiting`
+lets consumers wait for messages.
 
 **What is promised**
 

@@ -11,8 +11,8 @@ from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import NamedTuple, overload
 
+from forebay.broker.messages import Message
 from forebay.broker.payloads import Payloads
-from forebay.broker.store import Message
 
 _place_of = attrgetter("queue", "partition", "partition_id")
 

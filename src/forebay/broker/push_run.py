@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import final, overload
 
-from forebay.broker.store import Pushed, PushItem
+from forebay.broker.messages import Pushed, PushItem
 from forebay.model.message import Payload
 from forebay.model.text_block import TextBlock
 

@@ -16,24 +16,13 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from forebay.broker.arrow.outgoing import has_marked, with_payloads
+from forebay.broker.bulk import RangeRequest, Staged, StageName
 from forebay.broker.encryption import MARK, Cipher, plain_form, stored_form
 from forebay.broker.message_columns import columns_of
+from forebay.broker.messages import Acknowledgement, Message, Popped, PopRequest, Pushed, PushItem, TransactionOutcome
+from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.push_run import PushRun
-from forebay.broker.store import (
-    Acknowledgement,
-    DeadLetterFilter,
-    DeadMessage,
-    Message,
-    Popped,
-    PopRequest,
-    Pushed,
-    PushItem,
-    RangeRequest,
-    Staged,
-    StageName,
-    Store,
-    TransactionOutcome,
-)
+from forebay.broker.store import Store
 from forebay.errors import PayloadInClear
 from forebay.model.queue import Queue, QueueOptions
 

@@ -7,18 +7,37 @@ last few milliseconds of acks may be delivered again).
 Time comes from the store's own clock, never from a caller. Names, sizes and statuses were checked by the caller; a
 store raises `ForebayError`s for what only it can know: `StoreUnavailable` (transient), `QueueFull`, `UnknownQueue`, and
 `PayloadInClear` for an unsealed payload (`forebay.broker.encryption`) that is pushed to an encrypted queue.
+
+The values it speaks in: `messages` for the way in and out, `overview` for looking and seeking, `bulk` for Arrow.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
-from forebay.broker.delivery import Answer, Answered
-from forebay.model.message import SeqRange
-from forebay.model.queue import DEFAULT_GROUP, Queue, QueueOptions
+from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
+from forebay.broker.messages import (
+    Acknowledged,
+    Acknowledgement,
+    Completed,
+    Message,
+    Popped,
+    PopRequest,
+    Pushed,
+    PushItem,
+    TransactionOutcome,
+)
+from forebay.broker.overview import (
+    DeadLetterFilter,
+    DeadMessage,
+    GroupLag,
+    PartitionStatus,
+    QueueStatus,
+    SeekTarget,
+    TraceEvent,
+)
+from forebay.model.queue import Queue, QueueOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,198 +45,9 @@ if TYPE_CHECKING:
 Waker = Callable[[str, int], None]
 """Told of every commit that made messages available, or due at another time: the queue's name, and how many."""
 
-
 PUSH_MAINTENANCE = "maintenance.push"
 POP_MAINTENANCE = "maintenance.pop"
 """Flags of a store: switches that all its servers share."""
-
-
-class PushItem(msgspec.Struct, frozen=True, gc=False):
-    """One message on its way in. The payload is what came over the wire, byte for byte.
-
-    A struct and no tuple, because it is the one object that every message costs, and a struct is made three times as
-    fast.
-    """
-
-    queue: str
-    partition: str
-    payload: bytes
-    transaction_id: str
-    """Never empty: minted by whoever received the message when the producer gave none."""
-    is_minted: bool = False
-    """Whether the id was minted: then it cannot be a duplicate, and no index is kept of it."""
-    trace_id: str = ""
-    headers: bytes = b""
-    is_binary: bool = False
-    namespace: str = ""
-    task: str = ""
-
-
-class Pushed(msgspec.Struct, frozen=True, gc=False):
-    """`queued`: stored under `seq`. `duplicate`: `seq` is the message that was there before."""
-
-    status: str
-    seq: int
-    partition_id: str
-    receipt: str
-
-
-class PopRequest(NamedTuple):
-    """Which messages, for whom, and how many. Either a queue, or a namespace and/or a task."""
-
-    queue: str = ""
-    partition: str | None = None
-    namespace: str = ""
-    task: str = ""
-    group: str = DEFAULT_GROUP
-    batch: int = 1
-    partitions: int = 1
-    auto_ack: bool = False
-    subscription_mode: str = "all"
-    """For a group that does not exist yet: `all`, `new`, or `from` together with `subscription_from_us`."""
-    subscription_from_us: int = 0
-
-
-class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message on its way out."""
-
-    seq: int
-    queue: str
-    partition: str
-    partition_id: str
-    transaction_id: str
-    trace_id: str
-    created_us: int
-    payload: bytes
-    headers: bytes
-    is_binary: bool
-    attempts: int = 0
-
-
-class Popped(NamedTuple):
-    """Messages of one or more partitions under one lease; empty when there is nothing now."""
-
-    lease_id: str
-    messages: Sequence[Message]
-    """`message_columns` where a store has them as columns."""
-    partitions_claimed: int
-
-
-class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
-    partition_id: str
-    group: str
-    lease_id: str
-    answer: Answer
-
-
-class Acknowledged(msgspec.Struct, frozen=True, gc=False):
-    answered: Answered
-    queue: str
-    partition: str
-
-
-class Completed(NamedTuple):
-    """A lease that was finished as a whole."""
-
-    messages: int
-    """How many were held under it, and are completed now."""
-    partitions: list[tuple[str, str]]
-    """The queue and the name of each partition that it covered."""
-
-
-def judged_together(acknowledgements: Sequence[Acknowledgement]) -> dict[tuple[str, str, str], list[int]]:
-    """Partition, group and lease, each with the places of the answers for it: those are judged in one step."""
-    keys = [(one.partition_id, one.group, one.lease_id) for one in acknowledgements]
-    if keys and keys.count(keys[0]) == len(keys):
-        return {keys[0]: list(range(len(keys)))}
-    together: dict[tuple[str, str, str], list[int]] = {}
-    for place, key in enumerate(keys):
-        together.setdefault(key, []).append(place)
-    return together
-
-
-class TransactionOutcome(NamedTuple):
-    """All or nothing: when `error` is set, nothing of it happened."""
-
-    pushed: Sequence[Pushed]
-    acknowledged: list[Acknowledged]
-    error: str = ""
-
-
-class SeekTarget(NamedTuple):
-    """Exactly one of them is set."""
-
-    seq: int | None = None
-    """The next message delivered is the first with this seq or a higher one."""
-    time_us: int | None = None
-    to_end: bool = False
-
-
-class GroupLag(NamedTuple):
-    """One group on one queue."""
-
-    group: str
-    queue: str
-    subscription_mode: str
-    subscription_from_us: int
-    created_us: int
-    partitions: int
-    partitions_with_lag: int
-    lag_messages: int
-    lag_seconds: float
-    leased: int
-    last_active_us: int
-
-
-class QueueStatus(NamedTuple):
-    queue: Queue
-    partitions: int
-    first_seq: int
-    next_seq: int
-    messages: int
-    """Kept at the moment."""
-    pushed: int
-    """Ever accepted."""
-    size_bytes: int
-    dead_letters: int
-    oldest_us: int
-    newest_us: int
-
-
-class PartitionStatus(NamedTuple):
-    name: str
-    partition_id: str
-    messages: int
-    last_seq: int
-    newest_us: int
-
-
-class DeadLetterFilter(NamedTuple):
-    queue: str | None = None
-    group: str | None = None
-    partition: str | None = None
-    from_us: int | None = None
-    to_us: int | None = None
-    transaction_id: str | None = None
-
-
-class DeadMessage(NamedTuple):
-    letter_id: int
-    message: Message
-    group: str
-    reason: str
-    failed_us: int
-
-
-class TraceEvent(NamedTuple):
-    partition_id: str
-    transaction_id: str
-    group: str
-    event_type: str
-    names: tuple[str, ...]
-    data: bytes
-    """JSON text as it came."""
-    created_us: int
 
 
 class Store(Protocol):
@@ -364,56 +194,3 @@ class Store(Protocol):
 
     async def expire_stages(self, stage_seconds: float, commit_seconds: float) -> int:
         """Remove stages, and forget commits, that are older than this; returns how many stages."""
-
-
-class QueueBounds(NamedTuple):
-    first_seq: int
-    """The oldest message kept; `next_seq` when there is none."""
-    next_seq: int
-    """What the next message gets. Everything below it can be read and never changes."""
-    size_bytes: int
-    seq_at_time: int | None = None
-    """The first message made at the time asked for, or later; `next_seq` when there is none."""
-
-
-class RangeRequest(NamedTuple):
-    """Which messages of a queue; both ends are included. What is None or empty does not narrow."""
-
-    queue: str
-    from_seq: int | None = None
-    to_seq: int | None = None
-    partitions: tuple[str, ...] = ()
-    created_from_us: int | None = None
-    created_to_us: int | None = None
-    """Made before this."""
-    bytes_max: int | None = None
-    """Of payloads together; the first message is given whatever its size."""
-
-
-class StageName(NamedTuple):
-    """Who staged what: `epoch` is committed once, `part` is for people."""
-
-    producer: str
-    epoch: str
-    part: str
-
-
-class Staged(NamedTuple):
-    stage_id: str
-    messages: int
-    size_bytes: int
-
-
-class CommitOutcome(NamedTuple):
-    is_repeated: bool
-    """The epoch had been committed before; the rest says what was done then."""
-    messages: int
-    duplicates: int
-    queues: dict[str, SeqRange]
-
-
-class StageFigures(NamedTuple):
-    stages: int
-    size_bytes: int
-    expired: int
-    """Stages that nobody committed in time, since the store was opened."""

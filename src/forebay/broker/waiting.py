@@ -28,7 +28,7 @@ from collections import OrderedDict
 from collections.abc import MutableMapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 
 NET_SECONDS = 0.5
 NET_LINES_MAX = 200

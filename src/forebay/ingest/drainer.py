@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from forebay.broker.encryption import Cipher
-from forebay.broker.store import Pushed, PushItem
+from forebay.broker.messages import Pushed, PushItem
 from forebay.clock import Clock
 from forebay.commitlog.filesystem import File
 from forebay.errors import AppendFailed, StoreUnavailable

@@ -23,7 +23,7 @@ from crc32c import crc32c
 from msgspec import Raw, Struct
 
 from forebay.broker.encryption import Cipher
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.errors import Permanent
 from forebay.model.queue import DEFAULT_PARTITION
 

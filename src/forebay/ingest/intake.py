@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 from forebay.broker.encryption import Cipher
-from forebay.broker.store import Pushed, PushItem, Store, Waker
+from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.store import Store, Waker
 from forebay.clock import Clock
 from forebay.commitlog.filesystem import Filesystem
 from forebay.errors import AppendFailed, BufferExhausted, ForebayError, StoreUnavailable

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from forebay.broker.encryption import Cipher
-from forebay.broker.store import PUSH_MAINTENANCE, Pushed, PushItem, Store, Waker
+from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.store import PUSH_MAINTENANCE, Store, Waker
 from forebay.clock import Clock
 from forebay.commitlog.filesystem import Filesystem
 from forebay.errors import AppendFailed, ForebayError, StoreUnavailable

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from fixtures.outage_load import Load, buffers, stored_numbers, until_drained
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.ingest.event import frames_of
 from forebay.model.ids import minted_id
 from forebay.testing.running_server import RunningServer

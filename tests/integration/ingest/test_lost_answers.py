@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.buffer_steps import QUICK
 from fixtures.tcp_proxy import TcpProxy
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.clock import SystemClock
 from forebay.commitlog.filesystem import RealFilesystem

@@ -19,7 +19,7 @@ from forebay.api.app import App
 from forebay.api.exchange import Answer, Request
 from forebay.api.problems import STATUSES, TITLES, problem_of
 from forebay.api.service import Service
-from forebay.broker.store import Pushed, PushItem
+from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.waiting import WaitingRoom
 from forebay.errors import (
     AppendFailed,

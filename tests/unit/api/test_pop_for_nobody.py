@@ -9,7 +9,7 @@ import pytest
 from forebay.api.app import App
 from forebay.api.exchange import Request
 from forebay.api.service import Service
-from forebay.broker.store import Popped, PopRequest, PushItem
+from forebay.broker.messages import Popped, PopRequest, PushItem
 from forebay.broker.waiting import WaitingRoom
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.memory_store import MemoryStore

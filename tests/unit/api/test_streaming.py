@@ -10,7 +10,8 @@ from fixtures.served_app import on_uvloop, served, until
 from forebay.api.app import App
 from forebay.api.service import Service
 from forebay.broker.arrow.outgoing import of_messages
-from forebay.broker.store import Message, RangeRequest
+from forebay.broker.bulk import RangeRequest
+from forebay.broker.messages import Message
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import SystemClock
 from forebay.errors import StoreUnavailable

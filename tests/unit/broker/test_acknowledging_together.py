@@ -14,7 +14,7 @@ from forebay.broker.delivery import (
     acknowledge,
 )
 from forebay.broker.delivery.answering import judged_one_by_one
-from forebay.broker.store import Acknowledgement, judged_together
+from forebay.broker.messages import Acknowledgement, judged_together
 from forebay.model.queue import QueueOptions
 
 NOW = 1_700_000_000_000_000

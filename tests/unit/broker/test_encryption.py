@@ -9,8 +9,9 @@ import pytest
 
 from fixtures.arrow_steps import payloads, stage
 from forebay.broker.encryption import Cipher, cipher_from, is_sealed, plain_form, stored_form
+from forebay.broker.messages import PopRequest, PushItem
 from forebay.broker.sealed_store import SealedStore
-from forebay.broker.store import PopRequest, PushItem, Store
+from forebay.broker.store import Store
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.errors import PayloadInClear, Permanent
 from forebay.model.queue import QueueOptions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.push_run import PushedRun, PushRun
-from forebay.broker.store import Pushed, PushItem
 
 RUN = PushRun("q", "p", [b"1", b"2", b"3"], ["a", "b", "c"], is_minted=True)
 

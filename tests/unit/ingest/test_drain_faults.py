@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.buffer_steps import AWAY, QUICK, Shelf, drained, message, started, until
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import BufferExhausted, StoreUnavailable
 from forebay.ingest import Intake, drainer

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forebay.broker.encryption import Cipher
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.commitlog.filesystem import File, RealFilesystem
 from forebay.errors import Permanent
 from forebay.ingest.event import Event, NotAnEvent, frames_of, item_of, read_event

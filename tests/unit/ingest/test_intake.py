@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.buffer_steps import AWAY, QUICK, Shelf, drained, intake_on, message, started, until
 from forebay.broker.encryption import Cipher
-from forebay.broker.store import Pushed
+from forebay.broker.messages import Pushed
 from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import BufferExhausted, DiskFull, QueueFull, StoreUnavailable
 from forebay.ingest.buffer_directory import BufferDirectory, Lane

@@ -14,7 +14,7 @@ from forebay.api.exchange import Answer, Request
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
 from forebay.broker import delivery
-from forebay.broker.store import Acknowledged, Acknowledgement, Completed
+from forebay.broker.messages import Acknowledged, Acknowledgement, Completed
 from forebay.model.queue import DEFAULT_GROUP
 
 REFUSED = "refused"

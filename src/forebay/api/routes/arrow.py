@@ -18,7 +18,7 @@ from forebay.api.routing import Content, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.arrow import WIRE_SCHEMA, incoming
 from forebay.broker.arrow.incoming import ArrowRefused
-from forebay.broker.store import RangeRequest, StageName
+from forebay.broker.bulk import RangeRequest, StageName
 from forebay.errors import RangeGone
 from forebay.model.queue import NAME_CHARACTERS_MAX
 

@@ -11,7 +11,7 @@ from forebay.api.parameters import LIMIT, OFFSET, Moment, Name, Switch, time_us
 from forebay.api.problems import unavailable, wrong
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
-from forebay.broker.store import DeadLetterFilter, DeadMessage
+from forebay.broker.overview import DeadLetterFilter, DeadMessage
 
 QUEUE = Name("queue", None, "Only of this queue.")
 GROUP = Name("consumerGroup", None, "Only of this group.")

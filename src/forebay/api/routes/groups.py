@@ -13,7 +13,7 @@ from forebay.api.parameters import Switch, Whole, time_us
 from forebay.api.problems import not_found, wrong
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
-from forebay.broker.store import GroupLag, SeekTarget
+from forebay.broker.overview import GroupLag, SeekTarget
 
 LAGGING_SECONDS = 60
 """A group that is this far behind is Lagging."""

@@ -20,7 +20,7 @@ from forebay.api.routing import Content, Route, Scope
 from forebay.api.service import Service
 from forebay.broker import delivery
 from forebay.broker.delivery import COMPLETED
-from forebay.broker.store import Acknowledgement, Popped, PopRequest
+from forebay.broker.messages import Acknowledgement, Popped, PopRequest
 from forebay.broker.waiting import Wanted
 
 NOTHING = Popped("", [], 0)

@@ -11,8 +11,8 @@ from forebay.api.parameters import Switch
 from forebay.api.routing import Needs, Route, Scope
 from forebay.api.run_answer import run_answer
 from forebay.api.service import Service
+from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.push_run import PushedRun, PushRun
-from forebay.broker.store import Pushed, PushItem
 
 FAILED = "failed"
 SUMMARY = Switch("summary", False, "Answer with a summary instead of one entry per message.")

@@ -11,7 +11,7 @@ from forebay.api.parameters import LIMIT, OFFSET, Name
 from forebay.api.problems import wrong
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
-from forebay.broker.store import PartitionStatus
+from forebay.broker.overview import PartitionStatus
 from forebay.model.queue import options_to_wire
 
 QUEUE = Name("queue", None, "The queue.")

@@ -10,7 +10,7 @@ from forebay.api.exchange import Answer, Request
 from forebay.api.parameters import LIMIT, OFFSET, checked_name
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
-from forebay.broker.store import TraceEvent
+from forebay.broker.overview import TraceEvent
 from forebay.model.queue import DEFAULT_GROUP
 
 

@@ -11,7 +11,7 @@ from forebay.api.problems import unavailable, wrong
 from forebay.api.routes.acknowledge import acknowledgement, note
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
-from forebay.broker.store import Acknowledgement, PushItem, TransactionOutcome
+from forebay.broker.messages import Acknowledgement, PushItem, TransactionOutcome
 from forebay.model.ids import minted_id
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import cast
 
 from forebay.bench.broker.plan import BATCH, BATCH_CONNECTIONS, text
-from forebay.broker.store import PushItem, Store
+from forebay.broker.messages import PushItem
+from forebay.broker.store import Store
 from forebay.errors import Permanent
 from forebay.model.ids import minted_ids
 

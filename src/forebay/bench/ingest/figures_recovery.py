@@ -11,7 +11,7 @@ from forebay.bench.broker.servers import ForebayServer
 from forebay.bench.harness import Figure, at_most
 from forebay.bench.ingest.outages import wait_until_drained
 from forebay.bench.ingest.plan import Plan
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.ingest.event import frames_of
 
 FEW_SECONDS_MAX, MANY_SECONDS_MAX = 1.0, 60.0

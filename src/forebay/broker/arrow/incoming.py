@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forebay.broker.encryption import SEALED_MARK
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.errors import PayloadInClear, Permanent
 from forebay.model.ids import random_prefix
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED

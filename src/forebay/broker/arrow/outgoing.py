@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forebay.broker.bulk import RangeRequest
 from forebay.broker.encryption import MARK
-from forebay.broker.store import Message, RangeRequest
+from forebay.broker.messages import Message
 from forebay.errors import RangeGone
 
 WIRE_SCHEMA = pa.schema(

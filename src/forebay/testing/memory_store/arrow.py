@@ -9,15 +9,8 @@ import pyarrow as pa
 
 from forebay.broker.arrow import outgoing
 from forebay.broker.arrow.incoming import check_sealed, cut, items_of, size_of
-from forebay.broker.store import (
-    CommitOutcome,
-    PushItem,
-    QueueBounds,
-    RangeRequest,
-    Staged,
-    StageFigures,
-    StageName,
-)
+from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
+from forebay.broker.messages import PushItem
 from forebay.clock import Clock
 from forebay.errors import StageUnknown
 from forebay.model.message import SeqRange

@@ -10,7 +10,9 @@ import msgspec
 
 from forebay.broker import delivery
 from forebay.broker.delivery import DeadLetter, DeliveryState
-from forebay.broker.store import DeadMessage, Message, PopRequest, TraceEvent, Waker
+from forebay.broker.messages import Message, PopRequest
+from forebay.broker.overview import DeadMessage, TraceEvent
+from forebay.broker.store import Waker
 from forebay.clock import Clock, SystemClock
 from forebay.errors import UnknownQueue
 from forebay.model.queue import Queue, namespace_and_task_of

@@ -10,7 +10,15 @@ from msgspec.structs import replace
 from forebay.broker import delivery
 from forebay.broker.delivery import Answered
 from forebay.broker.message_columns import columns_of
-from forebay.broker.store import Acknowledged, Acknowledgement, Completed, Message, Popped, PopRequest, judged_together
+from forebay.broker.messages import (
+    Acknowledged,
+    Acknowledgement,
+    Completed,
+    Message,
+    Popped,
+    PopRequest,
+    judged_together,
+)
 from forebay.testing.memory_store.contents import (
     SECOND_US,
     Contents,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forebay.broker.delivery import DeliveryState
-from forebay.broker.store import GroupLag, SeekTarget
+from forebay.broker.overview import GroupLag, SeekTarget
 from forebay.testing.memory_store.contents import SECOND_US, Contents, StoredGroup, StoredQueue, seq_before
 
 

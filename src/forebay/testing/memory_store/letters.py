@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from forebay.broker.store import DeadLetterFilter, DeadMessage, PushItem
+from forebay.broker.messages import PushItem
+from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.testing.memory_store.pushing import Pushing
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from forebay.broker.store import Message, PartitionStatus, QueueStatus, TraceEvent
+from forebay.broker.messages import Message
+from forebay.broker.overview import PartitionStatus, QueueStatus, TraceEvent
 from forebay.model.queue import Queue
 from forebay.testing.memory_store.contents import Contents, StoredQueue
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from forebay.broker.encryption import is_sealed
-from forebay.broker.store import Message, Pushed, PushItem
+from forebay.broker.messages import Message, Pushed, PushItem
 from forebay.errors import PayloadInClear, QueueFull
 from forebay.testing.memory_store.contents import Contents
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from forebay.broker.store import Acknowledgement, PushItem, TransactionOutcome, Waker
+from forebay.broker.messages import Acknowledgement, PushItem, TransactionOutcome
+from forebay.broker.store import Waker
 from forebay.model.queue import Queue, QueueOptions
 from forebay.testing.memory_store.arrow import ArrowStages
 from forebay.testing.memory_store.contents import SECOND_US, StoredPartition, StoredQueue

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from forebay.broker.messages import PushItem
 from forebay.broker.push_run import PushRun
-from forebay.broker.store import PushItem
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import AppendFailed, DiskFull

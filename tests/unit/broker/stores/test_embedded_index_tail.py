@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from forebay.broker.messages import PopRequest, PushItem
 from forebay.broker.push_run import PushRun
-from forebay.broker.store import PopRequest, PushItem
 from forebay.broker.stores.embedded import EmbeddedStore, index_tail
 from forebay.broker.stores.embedded.given_ids import GivenIds
 from forebay.broker.stores.embedded.index import MessageIndex

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebay.broker.message_columns import MessageColumns, Run
-from forebay.broker.store import Message
+from forebay.broker.messages import Message
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.commitlog import CommitLog
 from forebay.commitlog.block import Header, encode, parse_header

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres.push_line import PushLine
 from forebay.broker.stores.postgres.push_writer import PushWriter, Requests, Settled
 from forebay.broker.stores.postgres.pushing import Availability

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fixtures.store_steps import item
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres import pushing
 from forebay.broker.stores.postgres.pushing import Decided, MissingQueues, PartitionNumbers, PushPlan, Steps
 from forebay.broker.stores.postgres.queries import Statement, query

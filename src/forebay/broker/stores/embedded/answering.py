@@ -7,7 +7,7 @@ from itertools import repeat
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Answered, DeliveryState
-from forebay.broker.store import Acknowledged, Acknowledgement, Completed, judged_together
+from forebay.broker.messages import Acknowledged, Acknowledgement, Completed, judged_together
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, Partition

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from forebay.broker.messages import PushItem
 from forebay.broker.push_run import PushRun, payload_bytes
-from forebay.broker.store import PushItem
 from forebay.broker.stores.embedded.index_tail import Span, spans_of
 from forebay.commitlog.runs import MessageRun, RunBatch
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, MessageBatch

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forebay.broker.arrow.incoming import check_sealed
-from forebay.broker.store import CommitOutcome
+from forebay.broker.bulk import CommitOutcome
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues

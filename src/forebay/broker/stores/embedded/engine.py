@@ -11,16 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from forebay.broker.store import (
-    Acknowledged,
-    Acknowledgement,
-    CommitOutcome,
-    DeadLetterFilter,
-    PushItem,
-    SeekTarget,
-    TransactionOutcome,
-    Waker,
-)
+from forebay.broker.bulk import CommitOutcome
+from forebay.broker.messages import Acknowledged, Acknowledgement, PushItem, TransactionOutcome
+from forebay.broker.overview import DeadLetterFilter, SeekTarget
+from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.answering import Answering
 from forebay.broker.stores.embedded.committing import StageCommitter, told
 from forebay.broker.stores.embedded.database import Database

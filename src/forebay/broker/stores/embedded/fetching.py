@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from forebay.broker import delivery
 from forebay.broker.message_columns import MessageColumns, Run
-from forebay.broker.store import Message
+from forebay.broker.messages import Message
 from forebay.broker.stores.embedded.index import MessageIndex, Partition
 from forebay.broker.stores.embedded.queues import OpenQueue
 from forebay.broker.stores.embedded.records import StoredRecord

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from forebay.broker.delivery import DeadLetter
-from forebay.broker.store import DeadLetterFilter, DeadMessage, Message, PushItem
+from forebay.broker.messages import Message, PushItem
+from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.clock import Clock

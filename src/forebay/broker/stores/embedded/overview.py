@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from forebay.broker.delivery import DeliveryState
-from forebay.broker.store import GroupLag, Message, PartitionStatus, QueueStatus, SeekTarget
+from forebay.broker.messages import Message
+from forebay.broker.overview import GroupLag, PartitionStatus, QueueStatus, SeekTarget
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.fetching import message_of
 from forebay.broker.stores.embedded.index import MessageIndex, Partition

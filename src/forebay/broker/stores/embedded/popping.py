@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from forebay.broker import delivery
 from forebay.broker.delivery import DeadLetter, DeliveryState
 from forebay.broker.message_columns import MessageColumns, columns_of
-from forebay.broker.store import Message, Popped, PopRequest
+from forebay.broker.messages import Message, Popped, PopRequest
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.fetching import Fetcher, seq_before

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from forebay.broker.encryption import is_sealed
+from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.push_run import PushedRun, PushRun
-from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.embedded.arrivals import Arrivals, as_columns, as_runs
 from forebay.broker.stores.embedded.given_ids import Claim
 from forebay.broker.stores.embedded.index import MessageIndex

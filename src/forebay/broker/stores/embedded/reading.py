@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forebay.broker.arrow import outgoing
-from forebay.broker.store import QueueBounds, RangeRequest
+from forebay.broker.bulk import QueueBounds, RangeRequest
 from forebay.commitlog import CommitLog
 from forebay.commitlog.block import NO_TAG
 from forebay.model.message import CREATED_US_MAX

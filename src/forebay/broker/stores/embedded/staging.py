@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from forebay.broker.arrow import incoming, outgoing
-from forebay.broker.store import Staged, StageFigures, StageName
+from forebay.broker.bulk import Staged, StageFigures, StageName
 from forebay.broker.stores.embedded.database import Database
 from forebay.clock import Clock
 from forebay.commitlog.filesystem import RealFilesystem, is_disk_full

@@ -10,32 +10,29 @@ from typing import TypeVar
 import pyarrow as pa
 
 from forebay.broker.arrow.incoming import check_sealed, size_of
-from forebay.broker.push_run import PushRun
-from forebay.broker.store import (
+from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
+from forebay.broker.messages import (
     Acknowledged,
     Acknowledgement,
-    CommitOutcome,
     Completed,
-    DeadLetterFilter,
-    DeadMessage,
-    GroupLag,
     Message,
-    PartitionStatus,
     Popped,
     PopRequest,
     Pushed,
     PushItem,
-    QueueBounds,
-    QueueStatus,
-    RangeRequest,
-    SeekTarget,
-    Staged,
-    StageFigures,
-    StageName,
-    TraceEvent,
     TransactionOutcome,
-    Waker,
 )
+from forebay.broker.overview import (
+    DeadLetterFilter,
+    DeadMessage,
+    GroupLag,
+    PartitionStatus,
+    QueueStatus,
+    SeekTarget,
+    TraceEvent,
+)
+from forebay.broker.push_run import PushRun
+from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.engine import DATABASE_FILE, Engine
 from forebay.broker.stores.embedded.pushing import Request
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forebay.broker.store import TraceEvent
+from forebay.broker.overview import TraceEvent
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.queues import Queues
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Answer, Answered, DeliveryState
-from forebay.broker.store import Acknowledged, Acknowledgement, Completed, judged_together
+from forebay.broker.messages import Acknowledged, Acknowledgement, Completed, judged_together
 from forebay.broker.stores.postgres.connections import Connection, Cursor, rows
 from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, read_state, save
 from forebay.broker.stores.postgres.names import partition_number, stored_options

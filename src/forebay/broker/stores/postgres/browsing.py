@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from forebay.broker.store import Message, PartitionStatus, QueueStatus, TraceEvent
+from forebay.broker.messages import Message
+from forebay.broker.overview import PartitionStatus, QueueStatus, TraceEvent
 from forebay.broker.stores.postgres.connections import Database
 from forebay.broker.stores.postgres.names import partition_number, stored_options, wire_id
 from forebay.broker.stores.postgres.queries import query

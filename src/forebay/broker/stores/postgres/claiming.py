@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Candidates, Claim, DeadLetter, DeliveryState
-from forebay.broker.store import Message, PopRequest
+from forebay.broker.messages import Message, PopRequest
 from forebay.broker.stores.postgres.connections import Connection, rows
 from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, save
 from forebay.broker.stores.postgres.names import wire_id

@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any, cast
 
-from forebay.broker.store import DeadLetterFilter, DeadMessage, Message, PushItem
+from forebay.broker.messages import Message, PushItem
+from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.postgres.connections import Connection, Database, rows
 from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.queries import query

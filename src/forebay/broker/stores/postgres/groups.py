@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, cast
 
-from forebay.broker.store import GroupLag, SeekTarget
+from forebay.broker.overview import GroupLag, SeekTarget
 from forebay.broker.stores.postgres.connections import Connection, Database, rows, send
 from forebay.broker.stores.postgres.deliveries import read_state
 from forebay.broker.stores.postgres.queries import query

@@ -18,8 +18,8 @@ from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
+from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.push_run import QUEUED, PushedRun, PushRun, payload_bytes
-from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.postgres import push_statements
 from forebay.broker.stores.postgres.arrays import Bigints, Blobs, Booleans, Texts
 from forebay.broker.stores.postgres.connections import Row

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import Any, cast
 
-from forebay.broker.store import Message, Popped, PopRequest
+from forebay.broker.messages import Message, Popped, PopRequest
 from forebay.broker.stores.postgres.claiming import Claiming, Place, Taken, without_removed
 from forebay.broker.stores.postgres.connections import Connection, Database, rows
 from forebay.broker.stores.postgres.deliveries import read_state

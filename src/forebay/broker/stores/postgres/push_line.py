@@ -25,8 +25,8 @@ from functools import partial
 from psycopg import errors
 
 from forebay.broker.coalescer import settle
+from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.push_run import PushRun
-from forebay.broker.store import Pushed, PushItem
 from forebay.broker.stores.postgres.attempts import CommitUnknown, commit_unknown
 from forebay.broker.stores.postgres.connections import Row
 from forebay.broker.stores.postgres.known_push import KnownPush

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres.arrays import Bigints, Blobs, Booleans, Texts
 from forebay.broker.stores.postgres.queries import Statement, query
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import psycopg
 
 from forebay.broker.coalescer import settle
-from forebay.broker.store import Pushed, PushItem
+from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.stores.postgres.attempts import Unanswered, first_line
 from forebay.broker.stores.postgres.push_writer import PushWriter, Settled
 from forebay.broker.stores.postgres.pushing import Availability

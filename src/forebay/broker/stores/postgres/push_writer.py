@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from forebay.broker.store import PushItem
+from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres.attempts import (
     FAILURES,
     Attempts,

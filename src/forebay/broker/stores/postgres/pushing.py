@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from forebay.broker.encryption import is_sealed
-from forebay.broker.store import Pushed, PushItem
+from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.stores.postgres import push_statements
 from forebay.broker.stores.postgres.arrays import Texts
 from forebay.broker.stores.postgres.connections import Connection, Row, rows, send

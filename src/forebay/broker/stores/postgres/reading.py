@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forebay.broker.arrow import outgoing
-from forebay.broker.store import QueueBounds, RangeRequest
+from forebay.broker.bulk import QueueBounds, RangeRequest
 from forebay.broker.stores.postgres.connections import Database
 from forebay.broker.stores.postgres.queries import query
 from forebay.errors import UnknownQueue

@@ -15,7 +15,8 @@ import msgspec
 import pyarrow as pa
 
 from forebay.broker.arrow import incoming
-from forebay.broker.store import CommitOutcome, Pushed, PushItem, Staged, StageFigures, StageName
+from forebay.broker.bulk import CommitOutcome, Staged, StageFigures, StageName
+from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.stores.postgres import push_statements
 from forebay.broker.stores.postgres.browsing import find_queue
 from forebay.broker.stores.postgres.connections import Connection, Database, rows, send

@@ -8,32 +8,29 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 import pyarrow as pa
 from psycopg.types.json import Jsonb
 
-from forebay.broker.push_run import payload_bytes
-from forebay.broker.store import (
+from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
+from forebay.broker.messages import (
     Acknowledged,
     Acknowledgement,
-    CommitOutcome,
     Completed,
-    DeadLetterFilter,
-    DeadMessage,
-    GroupLag,
     Message,
-    PartitionStatus,
     Popped,
     PopRequest,
     Pushed,
     PushItem,
-    QueueBounds,
-    QueueStatus,
-    RangeRequest,
-    SeekTarget,
-    Staged,
-    StageFigures,
-    StageName,
-    TraceEvent,
     TransactionOutcome,
-    Waker,
 )
+from forebay.broker.overview import (
+    DeadLetterFilter,
+    DeadMessage,
+    GroupLag,
+    PartitionStatus,
+    QueueStatus,
+    SeekTarget,
+    TraceEvent,
+)
+from forebay.broker.push_run import payload_bytes
+from forebay.broker.store import Waker
 from forebay.broker.stores.postgres import (
     acknowledging,
     browsing,

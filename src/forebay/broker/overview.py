@@ -1,0 +1,84 @@
+"""What a store tells of its queues, groups, dead letters and traces, and how they are asked for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from forebay.broker.messages import Message
+from forebay.model.queue import Queue
+
+
+class QueueStatus(NamedTuple):
+    queue: Queue
+    partitions: int
+    first_seq: int
+    next_seq: int
+    messages: int
+    """Kept at the moment."""
+    pushed: int
+    """Ever accepted."""
+    size_bytes: int
+    dead_letters: int
+    oldest_us: int
+    newest_us: int
+
+
+class PartitionStatus(NamedTuple):
+    name: str
+    partition_id: str
+    messages: int
+    last_seq: int
+    newest_us: int
+
+
+class GroupLag(NamedTuple):
+    """One group on one queue."""
+
+    group: str
+    queue: str
+    subscription_mode: str
+    subscription_from_us: int
+    created_us: int
+    partitions: int
+    partitions_with_lag: int
+    lag_messages: int
+    lag_seconds: float
+    leased: int
+    last_active_us: int
+
+
+class SeekTarget(NamedTuple):
+    """Exactly one of them is set."""
+
+    seq: int | None = None
+    """The next message delivered is the first with this seq or a higher one."""
+    time_us: int | None = None
+    to_end: bool = False
+
+
+class DeadLetterFilter(NamedTuple):
+    queue: str | None = None
+    group: str | None = None
+    partition: str | None = None
+    from_us: int | None = None
+    to_us: int | None = None
+    transaction_id: str | None = None
+
+
+class DeadMessage(NamedTuple):
+    letter_id: int
+    message: Message
+    group: str
+    reason: str
+    failed_us: int
+
+
+class TraceEvent(NamedTuple):
+    partition_id: str
+    transaction_id: str
+    group: str
+    event_type: str
+    names: tuple[str, ...]
+    data: bytes
+    """JSON text as it came."""
+    created_us: int
