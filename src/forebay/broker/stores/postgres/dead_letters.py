@@ -41,6 +41,18 @@ async def take(connection: Connection, wanted: DeadLetterFilter) -> list[PushIte
     ]
 
 
+async def purge(database: Database, wanted: DeadLetterFilter) -> int:
+    """Remove all of them, in pieces; returns how many."""
+
+    async def work(connection: Connection) -> int:
+        return len(await take(connection, wanted))
+
+    total = 0
+    while count := await database.run(work, is_durable=True):
+        total += count
+    return total
+
+
 def _as_letter(
     letter_id: int,
     seq: int,

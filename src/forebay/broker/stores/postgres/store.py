@@ -48,17 +48,11 @@ from forebay.broker.stores.postgres.notices import Notices
 from forebay.broker.stores.postgres.popping import Pop, seconds_until_due
 from forebay.broker.stores.postgres.push_line import PushLine
 from forebay.broker.stores.postgres.push_writer import PushWriter
-from forebay.broker.stores.postgres.pushing import (
-    DELETED_AGAIN,
-    MAKE_QUEUES_MAX,
-    Availability,
-    MissingQueues,
-    Push,
-    make_queues,
-)
+from forebay.broker.stores.postgres.pushing import Availability
 from forebay.broker.stores.postgres.queries import query
+from forebay.broker.stores.postgres.transactions import Transactions
 from forebay.clock import Clock
-from forebay.errors import PayloadInClear, QueueFull, StoreUnavailable
+from forebay.errors import StoreUnavailable
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of, options_to_wire
 
 PUSH_SECONDS_MAX = 10.0
@@ -67,10 +61,6 @@ GROUP_BYTES_MAX = 2 << 20
 """Of pushes that share a transaction. A larger one goes alone."""
 ITEM_BYTES = 200
 """What a message weighs in a group besides its payload."""
-
-
-class _Refused(Exception):
-    """Rolls a transaction back; carries why."""
 
 
 class PostgresStore:
@@ -91,6 +81,9 @@ class PostgresStore:
         self._pushes = PushLine(self._push_writer(), self._tell, size_max=GROUP_BYTES_MAX)
         self._expired = 0
         self._notices = Notices(url, self._database, self._server_id, self._hear)
+        self._transactions = Transactions(
+            self._database, self._server_id, self._now_us, tell=self._tell, tell_freed=self._tell_freed
+        )
 
     def _push_writer(self) -> PushWriter:
         seconds_max = min(self._request_seconds_max, PUSH_SECONDS_MAX)
@@ -158,9 +151,6 @@ class PostgresStore:
     def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
         return self._pushes.submit(items, payload_bytes(items) + ITEM_BYTES * len(items))
 
-    async def _make_queues(self, items: Sequence[PushItem]) -> None:
-        await self._database.ask(*make_queues(items, self._now_us()))
-
     def _tell(self, availability: Availability) -> None:
         for queue, count in availability.counts.items():
             self._wake(queue, count)
@@ -174,7 +164,7 @@ class PostgresStore:
         popped = await pop.run()
         if pop.is_queue_missing and request.subscription_mode != "all":
             # What is pushed from now on is the group's, so the queue has to know it.
-            await self._make_queues([PushItem(request.queue, "", b"", "")])
+            await self._transactions.make_queues([PushItem(request.queue, "", b"", "")])
             popped = await Pop(self._database, request, self._now_us()).run()
         if not popped.messages and await self._notices.note(request.queue):
             # Somebody may have pushed before the note was there, and told nobody.
@@ -229,32 +219,7 @@ class PostgresStore:
     async def transact(
         self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
     ) -> TransactionOutcome:
-        async def work(connection: Connection) -> tuple[Sequence[Pushed], acknowledging.Judged, Availability]:
-            push = Push(connection, self._now_us(), self._server_id)
-            [pushed], availability = await push.store([pushes])
-            if isinstance(pushed, QueueFull | PayloadInClear):
-                raise pushed
-            for item, one in zip(pushes, pushed, strict=True):
-                if one.status == "duplicate":
-                    raise _Refused(f"duplicate transactionId {item.transaction_id}")
-            judged = await acknowledging.acknowledge(connection, acknowledgements, self._now_us())
-            for acknowledged in judged.acknowledged:
-                if not acknowledged.answered.is_accepted:
-                    raise _Refused(acknowledged.answered.error)
-            return pushed, judged, availability
-
-        for _ in range(MAKE_QUEUES_MAX):
-            try:
-                pushed, judged, availability = await self._database.run(work, is_durable=True)
-            except MissingQueues as missing:
-                await self._make_queues(missing.items)
-                continue
-            except _Refused as refused:
-                return TransactionOutcome([], [], str(refused))
-            self._tell(availability)
-            self._tell_freed(await judged.freed())
-            return TransactionOutcome(pushed, judged.acknowledged)
-        raise StoreUnavailable(DELETED_AGAIN)
+        return await self._transactions.transact(pushes, acknowledgements)
 
     # groups
 
@@ -281,31 +246,10 @@ class PostgresStore:
         return await dead_letters.page(self._database, wanted, limit, offset)
 
     async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        async def work(connection: Connection) -> tuple[int, Availability]:
-            items = await dead_letters.take(connection, wanted)
-            if not items:
-                return 0, Availability({}, set())
-            [outcome], availability = await Push(connection, self._now_us(), self._server_id).store([items])
-            if isinstance(outcome, QueueFull | PayloadInClear):
-                raise outcome
-            return len(items), availability
-
-        total = 0
-        while True:
-            count, availability = await self._database.run(work, is_durable=True)
-            self._tell(availability)
-            total += count
-            if not count:
-                return total
+        return await self._transactions.replay_dead_letters(wanted)
 
     async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        async def work(connection: Connection) -> int:
-            return len(await dead_letters.take(connection, wanted))
-
-        total = 0
-        while count := await self._database.run(work, is_durable=True):
-            total += count
-        return total
+        return await dead_letters.purge(self._database, wanted)
 
     # messages, for browsing
 
@@ -366,22 +310,7 @@ class PostgresStore:
         return await staging.add(self._database, queue, stage_id, name, batches, self._now_us())
 
     async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
-        commit = staging.StageCommit(producer, epoch, stage_ids, self._server_id)
-
-        async def work(connection: Connection) -> tuple[CommitOutcome, Availability]:
-            return await commit.run(connection, self._now_us())
-
-        for _ in range(MAKE_QUEUES_MAX):
-            try:
-                outcome, availability = await self._database.run(
-                    work, is_durable=True, seconds_max=staging.COMMIT_SECONDS_MAX
-                )
-            except MissingQueues as missing:
-                await self._make_queues(missing.items)
-                continue
-            self._tell(availability)
-            return outcome
-        raise StoreUnavailable("a queue is deleted again and again while stages are committed to it")
+        return await self._transactions.commit_stages(producer, epoch, stage_ids)
 
     async def abort_stages(self, producer: str, epoch: str) -> int:
         return await staging.abort(self._database, producer, epoch)

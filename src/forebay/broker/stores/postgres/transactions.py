@@ -1,0 +1,114 @@
+"""Transactions that push and do something besides: acknowledge, take dead letters back, commit stages.
+
+They happen as a whole or not at all. Queues that do not exist yet are made outside of them, so that nobody who pushes
+to such a queue waits for the rest; then the transaction is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from forebay.broker.bulk import CommitOutcome
+from forebay.broker.messages import Acknowledgement, Pushed, PushItem, TransactionOutcome
+from forebay.broker.overview import DeadLetterFilter
+from forebay.broker.stores.postgres import acknowledging, dead_letters
+from forebay.broker.stores.postgres.connections import Connection, Database
+from forebay.broker.stores.postgres.pushing import (
+    DELETED_AGAIN,
+    MAKE_QUEUES_MAX,
+    Availability,
+    MissingQueues,
+    Push,
+    make_queues,
+)
+from forebay.broker.stores.postgres.staging import COMMIT_SECONDS_MAX, StageCommit
+from forebay.errors import PayloadInClear, QueueFull, StoreUnavailable
+
+T = TypeVar("T")
+
+
+class _Refused(Exception):
+    """Rolls a transaction back; carries why."""
+
+
+class Transactions:
+    """`tell` and `tell_freed` are called after a commit, with what it made available."""
+
+    def __init__(
+        self,
+        database: Database,
+        server_id: str,
+        now_us: Callable[[], int | None],
+        *,
+        tell: Callable[[Availability], None],
+        tell_freed: Callable[[Iterable[str]], None],
+    ) -> None:
+        self._database = database
+        self._server_id = server_id
+        self._now_us = now_us
+        self._tell = tell
+        self._tell_freed = tell_freed
+
+    async def make_queues(self, items: Sequence[PushItem]) -> None:
+        await self._database.ask(*make_queues(items, self._now_us()))
+
+    async def transact(
+        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+    ) -> TransactionOutcome:
+        async def work(connection: Connection) -> tuple[Sequence[Pushed], acknowledging.Judged, Availability]:
+            pushed, availability = await self._pushed(connection, pushes)
+            for item, one in zip(pushes, pushed, strict=True):
+                if one.status == "duplicate":
+                    raise _Refused(f"duplicate transactionId {item.transaction_id}")
+            judged = await acknowledging.acknowledge(connection, acknowledgements, self._now_us())
+            for acknowledged in judged.acknowledged:
+                if not acknowledged.answered.is_accepted:
+                    raise _Refused(acknowledged.answered.error)
+            return pushed, judged, availability
+
+        try:
+            pushed, judged, availability = await self._run(work)
+        except _Refused as refused:
+            return TransactionOutcome([], [], str(refused))
+        self._tell(availability)
+        self._tell_freed(await judged.freed())
+        return TransactionOutcome(pushed, judged.acknowledged)
+
+    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
+        async def work(connection: Connection) -> tuple[int, Availability]:
+            items = await dead_letters.take(connection, wanted)
+            _, availability = await self._pushed(connection, items)
+            return len(items), availability
+
+        total = 0
+        while True:
+            count, availability = await self._run(work)
+            self._tell(availability)
+            total += count
+            if not count:
+                return total
+
+    async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
+        commit = StageCommit(producer, epoch, stage_ids, self._server_id)
+
+        async def work(connection: Connection) -> tuple[CommitOutcome, Availability]:
+            return await commit.run(connection, self._now_us())
+
+        outcome, availability = await self._run(work, seconds_max=COMMIT_SECONDS_MAX)
+        self._tell(availability)
+        return outcome
+
+    async def _pushed(self, connection: Connection, items: Sequence[PushItem]) -> tuple[Sequence[Pushed], Availability]:
+        [outcome], availability = await Push(connection, self._now_us(), self._server_id).store([items])
+        if isinstance(outcome, QueueFull | PayloadInClear):
+            raise outcome
+        return outcome, availability
+
+    async def _run(self, work: Callable[[Connection], Awaitable[T]], *, seconds_max: float | None = None) -> T:
+        for _ in range(MAKE_QUEUES_MAX):
+            try:
+                return await self._database.run(work, is_durable=True, seconds_max=seconds_max)
+            except MissingQueues as missing:
+                await self.make_queues(missing.items)
+        raise StoreUnavailable(DELETED_AGAIN)
