@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fixtures.arrow_steps import ipc, rows_of
-from forebay.broker.arrow.incoming import new_stage_id
+from forebay.broker.arrow.staged_rows import new_stage_id
 from forebay.broker.bulk import StageName
 from forebay.broker.stores.embedded import EmbeddedStore, committing, staging, work_line
 from forebay.commitlog import CommitLog

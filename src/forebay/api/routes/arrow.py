@@ -18,6 +18,7 @@ from forebay.api.routing import Content, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.arrow import WIRE_SCHEMA, incoming
 from forebay.broker.arrow.incoming import ArrowRefused
+from forebay.broker.arrow.staged_rows import new_stage_id
 from forebay.broker.bulk import RangeRequest, StageName
 from forebay.errors import RangeGone
 from forebay.model.queue import NAME_CHARACTERS_MAX
@@ -160,7 +161,7 @@ async def stage_rows(service: Service, request: Request) -> Answer:
     name = StageName(_label(PRODUCER, request), _label(EPOCH, request), PART.read(request.query))
     body = await request.body()
     _check_not_paused(service)
-    stage_id = incoming.new_stage_id()
+    stage_id = new_stage_id()
     try:
         batches = await asyncio.to_thread(
             incoming.accepted,

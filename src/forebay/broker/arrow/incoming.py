@@ -17,39 +17,21 @@ compressed (LZ4, ZSTD).
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forebay.broker.encryption import SEALED_MARK
-from forebay.broker.messages import PushItem
-from forebay.errors import PayloadInClear, Permanent
-from forebay.model.ids import random_prefix
+from forebay.broker.arrow.json_payloads import binary_marks
+from forebay.broker.arrow.staged_rows import STAGED_SCHEMA, minted_ids
+from forebay.errors import Permanent
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED
 from forebay.model.queue import DEFAULT_PARTITION, NAME_CHARACTERS_MAX
 
-STAGED_SCHEMA = pa.schema(
-    [
-        pa.field("flags", pa.uint8(), nullable=False),
-        pa.field("partition", pa.string(), nullable=False),
-        pa.field("transaction_id", pa.string(), nullable=False),
-        pa.field("trace_id", pa.string(), nullable=False),
-        pa.field("headers", pa.string(), nullable=False),
-        pa.field("payload", pa.binary(), nullable=False),
-    ]
-)
 COLUMNS = ("payload", "partition", "transaction_id", "trace_id", "headers")
 _PIECE_ROWS = 10_000
 """Rows that are looked at in one go, so that other threads get their turn. As many as Spark sends in a batch."""
-_LOW_NUMBERS = 10_000
-"""Numbers whose four last digits are kept, for ids."""
-_any_json = msgspec.json.Decoder(msgspec.Raw)
-_decode_raw, _decode_lines = _any_json.decode, _any_json.decode_lines
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -60,11 +42,6 @@ class ArrowRefused(Permanent):
         super().__init__(message)
         self.column = column
         self.is_too_large = is_too_large
-
-
-def new_stage_id() -> str:
-    """A UUID of version 8 whose last group is zero: the rows' own ids count there."""
-    return f"{random_prefix()}{0:012d}"
 
 
 def accepted(body: bytes, stage_id: str, *, payload_bytes_max: int, bytes_max: int) -> list[pa.RecordBatch]:
@@ -119,7 +96,7 @@ def _checked(batch: pa.RecordBatch, stage_id: str, rows_before: int, payload_byt
     trace_ids = _texts(batch, "trace_id", lambda given: _check_length(given, "trace_id", 0))
     headers = _texts(batch, "headers", _check_headers)
     ids, minted = _ids(batch, stage_id, rows_before)
-    flags = pc.bit_wise_or(_flags(_is_binary(payloads), PAYLOAD_IS_BINARY), _flags(minted, TRANSACTION_ID_IS_MINTED))
+    flags = pc.bit_wise_or(_flags(binary_marks(payloads), PAYLOAD_IS_BINARY), _flags(minted, TRANSACTION_ID_IS_MINTED))
     return pa.RecordBatch.from_arrays(
         [flags, partitions, ids, trace_ids, headers, payloads],
         schema=STAGED_SCHEMA,
@@ -150,19 +127,15 @@ def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _texts(batch: pa.RecordBatch, name: str, check: Callable[[pa.Array], None]) -> pa.Array:
     if name not in batch.schema.names:
-        return _repeated(pa.scalar(""), batch.num_rows)
+        return pa.repeat(pa.scalar(""), batch.num_rows)
     given = pc.fill_null(_plain(batch.column(name), pa.string()), "")
     check(given)
     return given
 
 
-def _repeated(value: pa.Scalar, count: int) -> pa.Array:
-    return pa.repeat(value, count)
-
-
 def _names(batch: pa.RecordBatch, name: str, default: pa.Scalar) -> pa.Array:
     if name not in batch.schema.names:
-        return _repeated(default, batch.num_rows)
+        return pa.repeat(default, batch.num_rows)
     found = pc.fill_null(_plain(batch.column(name), pa.string()), default)
     _check_length(found, name, 1)
     for value in pc.unique(found).to_pylist():
@@ -193,138 +166,11 @@ def _ids(batch: pa.RecordBatch, stage_id: str, rows_before: int) -> tuple[pa.Arr
     """The ids, and 1 for each that was made here."""
     count = batch.num_rows
     if "transaction_id" not in batch.schema.names:
-        return _minted(stage_id, rows_before, count), _repeated(pa.scalar(1, pa.uint8()), count)
+        return minted_ids(stage_id, rows_before, count), pa.repeat(pa.scalar(1, pa.uint8()), count)
     given = _plain(batch.column("transaction_id"), pa.string())
     is_missing = pc.is_null(given)
     if given.null_count < count:
         _check_length(given.drop_null(), "transaction_id", 1)
     if given.null_count:
-        given = pc.if_else(is_missing, _minted(stage_id, rows_before, count), given)
+        given = pc.if_else(is_missing, minted_ids(stage_id, rows_before, count), given)
     return given, is_missing.cast(pa.uint8())
-
-
-def _minted(stage_id: str, rows_before: int, count: int) -> pa.Array:
-    """The stage's id with the row's number in its last group. All have one length, so that only digits differ."""
-    prefix, low_digits = stage_id.rpartition("-")[0], _low_digits()
-    parts = []
-    number, end = rows_before, rows_before + count
-    while number < end:
-        high, low = divmod(number, _LOW_NUMBERS)
-        run = low_digits[low : low + end - number]
-        # What is put between the runs' digits is the beginning of every id, and of the first one too.
-        parts.append(f"{prefix}-{high:08d}".encode().join([b"", *run]))
-        number += len(run)
-    return pa.Array.from_buffers(pa.string(), count, [None, _even_offsets(count, len(stage_id)), _joined(parts)])
-
-
-def _joined(parts: Sequence[bytes]) -> pa.Buffer:
-    return pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
-
-
-@lru_cache(maxsize=1)
-def _low_digits() -> list[bytes]:
-    return [b"%04d" % number for number in range(_LOW_NUMBERS)]
-
-
-@lru_cache(maxsize=8)
-def _even_offsets(count: int, width: int) -> pa.Buffer:
-    return pa.py_buffer(array("i", range(0, (count + 1) * width, width)))
-
-
-def _is_binary(payloads: pa.Array) -> pa.Array:
-    """1 for each payload that is not JSON text."""
-    if _are_all_json(payloads):
-        return _repeated(pa.scalar(0, pa.uint8()), len(payloads))
-    return pa.array([0 if _is_json(payload) else 1 for payload in payloads.to_pylist()], pa.uint8())
-
-
-def _are_all_json(payloads: pa.Array) -> bool:
-    """One parse for all of them, as lines.
-
-    A value may not hold a line break of its own here: only then does as many values as lines mean one value each.
-    """
-    if b"\n" in _values(payloads):
-        return False
-    one_list = pa.ListArray.from_arrays(pa.array([0, len(payloads)], pa.int32()), payloads)
-    # As bytes, not as a buffer of Arrow's: what msgspec finds in bytes it need not copy.
-    text = pc.binary_join(one_list, b"\n")[0].as_py()
-    try:
-        if not text.isascii():
-            text.decode()
-        return len(_decode_lines(text)) == len(payloads)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-
-
-def _values(payloads: pa.Array) -> bytes:
-    """The bytes of all of them, one behind the other."""
-    _, offsets, values = payloads.buffers()
-    if values is None:
-        return b""
-    ends = memoryview(offsets).cast("i")
-    return bytes(memoryview(values)[ends[payloads.offset] : ends[payloads.offset + len(payloads)]])
-
-
-def _is_json(payload: bytes) -> bool:
-    try:
-        payload.decode()
-        _decode_raw(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
-
-
-def items_of(queue: str, batch: pa.RecordBatch) -> list[PushItem]:
-    """Staged rows as messages one by one, for stores that take no columns."""
-    flags, partitions, ids, traces, headers, payloads = (column.to_pylist() for column in batch.columns)
-    return [
-        PushItem(
-            queue,
-            partition,
-            payload,
-            transaction_id,
-            bool(flag & TRANSACTION_ID_IS_MINTED),
-            trace_id,
-            header.encode(),
-            bool(flag & PAYLOAD_IS_BINARY),
-        )
-        for flag, partition, transaction_id, trace_id, header, payload in zip(
-            flags, partitions, ids, traces, headers, payloads, strict=True
-        )
-    ]
-
-
-def cut(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at most so many bytes, but for single rows that have more."""
-    for batch in batches:
-        if batch.nbytes <= bytes_max or batch.num_rows <= 1:
-            yield batch
-        else:
-            half = batch.num_rows // 2
-            yield from cut([batch.slice(0, half), batch.slice(half)], bytes_max)
-
-
-def write(batches: Iterable[pa.RecordBatch], sink: Any) -> None:
-    """Keep staged rows as one IPC stream in an Arrow output stream."""
-    with pa.ipc.new_stream(sink, STAGED_SCHEMA) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-
-
-def read(kept: Any) -> list[pa.RecordBatch]:
-    """Staged rows that were kept; they point into the buffer or mapped file that they come from."""
-    with pa.ipc.open_stream(kept) as reader:
-        return list(reader)
-
-
-def size_of(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
-    """How many messages, and the bytes of their payloads."""
-    rows = sum(batch.num_rows for batch in batches)
-    return rows, sum(pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0 for batch in batches)
-
-
-def check_sealed(queue: str, batches: Sequence[pa.RecordBatch]) -> None:
-    """Refuse payloads in clear for a queue that is encrypted."""
-    for batch in batches:
-        if not pc.all(pc.starts_with(batch.column("payload"), SEALED_MARK)).as_py():
-            raise PayloadInClear(queue)

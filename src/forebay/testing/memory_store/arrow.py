@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from forebay.broker.arrow import outgoing
-from forebay.broker.arrow.incoming import check_sealed, cut, items_of, size_of
+from forebay.broker.arrow.staged_rows import check_sealed, cut, items_of, size_of
 from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
 from forebay.broker.messages import PushItem
 from forebay.clock import Clock

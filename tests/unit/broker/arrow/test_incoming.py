@@ -11,8 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fixtures.arrow_steps import ipc
-from forebay.broker.arrow import incoming
-from forebay.broker.arrow.incoming import STAGED_SCHEMA, ArrowRefused, accepted, new_stage_id
+from forebay.broker.arrow import staged_rows
+from forebay.broker.arrow.incoming import ArrowRefused, accepted
+from forebay.broker.arrow.staged_rows import STAGED_SCHEMA, new_stage_id
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED
 
 
@@ -92,8 +93,8 @@ def test_any_changed_byte_is_rows_or_refused(place: int, value: int) -> None:
 
 def test_rows_are_cut_by_bytes_and_kept_as_they_are() -> None:
     table = taken(ipc({"payload": ["1" * 100] * 1000}))
-    pieces = list(incoming.cut(table.to_batches(), 5000))
+    pieces = list(staged_rows.cut(table.to_batches(), 5000))
     assert all(piece.nbytes <= 5000 for piece in pieces)
     sink = pa.BufferOutputStream()
-    incoming.write(pieces, sink)
-    assert pa.Table.from_batches(incoming.read(sink.getvalue())).equals(table)
+    staged_rows.write(pieces, sink)
+    assert pa.Table.from_batches(staged_rows.read(sink.getvalue())).equals(table)

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forebay.broker.arrow.incoming import check_sealed
+from forebay.broker.arrow.staged_rows import check_sealed
 from forebay.broker.bulk import CommitOutcome
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import MessageIndex

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from forebay.broker.arrow import incoming, outgoing
+from forebay.broker.arrow import outgoing, staged_rows
 from forebay.broker.bulk import Staged, StageFigures, StageName
 from forebay.broker.stores.embedded.database import Database
 from forebay.clock import Clock
@@ -51,10 +51,10 @@ class Stages:
     def write(self, stage_id: str, batches: Sequence[pa.RecordBatch]) -> None:
         """The file, on the disk when this returns."""
         path = self._path(stage_id)
-        pieces = outgoing.put_together(incoming.cut(batches, RECORD_BYTES_MAX), RECORD_BYTES_MAX, RECORD_ROWS_MAX)
+        pieces = outgoing.put_together(staged_rows.cut(batches, RECORD_BYTES_MAX), RECORD_BYTES_MAX, RECORD_ROWS_MAX)
         try:
             with path.open("xb") as file:
-                incoming.write(pieces, file)
+                staged_rows.write(pieces, file)
                 file.flush()
                 os.fdatasync(file.fileno())
             RealFilesystem().sync_directory(self._folder)
@@ -92,7 +92,7 @@ class Stages:
     def _read(self, stage_id: str) -> list[pa.RecordBatch]:
         path = self._path(stage_id)
         try:
-            return incoming.read(pa.memory_map(str(path)))
+            return staged_rows.read(pa.memory_map(str(path)))
         except (OSError, pa.ArrowException) as error:
             # Not the cycle's failure: others in it have nothing to do with this file.
             raise StoreUnavailable(

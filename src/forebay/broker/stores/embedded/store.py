@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from forebay.broker.arrow.incoming import check_sealed, size_of
+from forebay.broker.arrow.staged_rows import check_sealed, size_of
 from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
 from forebay.broker.messages import (
     Acknowledged,

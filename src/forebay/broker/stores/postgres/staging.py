@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 import pyarrow as pa
 
-from forebay.broker.arrow import incoming
+from forebay.broker.arrow import staged_rows
 from forebay.broker.bulk import CommitOutcome, Staged, StageFigures, StageName
 from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.stores.postgres import push_statements
@@ -42,8 +42,8 @@ async def add(
 ) -> Staged:
     found = await find_queue(database, queue)
     if found is not None and found[0].options.encryption_enabled:
-        incoming.check_sealed(queue, batches)
-    staged = Staged(stage_id, *incoming.size_of(batches))
+        staged_rows.check_sealed(queue, batches)
+    staged = Staged(stage_id, *staged_rows.size_of(batches))
     values: dict[str, object] = {
         **name._asdict(),
         "stage_id": stage_id,
@@ -59,7 +59,7 @@ async def add(
 
 def _packed(batches: Sequence[pa.RecordBatch]) -> bytes:
     sink = pa.BufferOutputStream()
-    incoming.write(incoming.cut(batches, _PIECE_BYTES_MAX), sink)
+    staged_rows.write(staged_rows.cut(batches, _PIECE_BYTES_MAX), sink)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
@@ -103,8 +103,8 @@ class StageCommit:
 
     async def _push(self, connection: Connection, stage_id: str, queue: str, now_us: int) -> None:
         [[body]] = await rows(connection, query("stage_body"), {"stage_id": stage_id})
-        for batch in incoming.read(cast("bytes", body)):
-            items = await asyncio.to_thread(incoming.items_of, queue, batch)
+        for batch in staged_rows.read(cast("bytes", body)):
+            items = await asyncio.to_thread(staged_rows.items_of, queue, batch)
             push = Push(connection, now_us, self._server_id)
             [outcome], availability = await push.store([items])
             if isinstance(outcome, QueueFull | PayloadInClear):

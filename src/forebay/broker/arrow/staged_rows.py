@@ -1,0 +1,119 @@
+"""Rows that are staged: their columns, the ids that they get, and how stores keep, cut and count them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forebay.broker.encryption import SEALED_MARK
+from forebay.broker.messages import PushItem
+from forebay.errors import PayloadInClear
+from forebay.model.ids import random_prefix
+from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED
+
+STAGED_SCHEMA = pa.schema(
+    [
+        pa.field("flags", pa.uint8(), nullable=False),
+        pa.field("partition", pa.string(), nullable=False),
+        pa.field("transaction_id", pa.string(), nullable=False),
+        pa.field("trace_id", pa.string(), nullable=False),
+        pa.field("headers", pa.string(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+_LOW_NUMBERS = 10_000
+"""Numbers whose four last digits are kept, for ids."""
+
+
+def new_stage_id() -> str:
+    """A UUID of version 8 whose last group is zero: the rows' own ids count there."""
+    return f"{random_prefix()}{0:012d}"
+
+
+def minted_ids(stage_id: str, rows_before: int, count: int) -> pa.Array:
+    """The stage's id with the row's number in its last group. All have one length, so that only digits differ."""
+    prefix, low_digits = stage_id.rpartition("-")[0], _low_digits()
+    parts = []
+    number, end = rows_before, rows_before + count
+    while number < end:
+        high, low = divmod(number, _LOW_NUMBERS)
+        run = low_digits[low : low + end - number]
+        # What is put between the runs' digits is the beginning of every id, and of the first one too.
+        parts.append(f"{prefix}-{high:08d}".encode().join([b"", *run]))
+        number += len(run)
+    return pa.Array.from_buffers(pa.string(), count, [None, _even_offsets(count, len(stage_id)), _joined(parts)])
+
+
+def _joined(parts: Sequence[bytes]) -> pa.Buffer:
+    return pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
+
+
+@lru_cache(maxsize=1)
+def _low_digits() -> list[bytes]:
+    return [b"%04d" % number for number in range(_LOW_NUMBERS)]
+
+
+@lru_cache(maxsize=8)
+def _even_offsets(count: int, width: int) -> pa.Buffer:
+    return pa.py_buffer(array("i", range(0, (count + 1) * width, width)))
+
+
+def items_of(queue: str, batch: pa.RecordBatch) -> list[PushItem]:
+    """Staged rows as messages one by one, for stores that take no columns."""
+    flags, partitions, ids, traces, headers, payloads = (column.to_pylist() for column in batch.columns)
+    return [
+        PushItem(
+            queue,
+            partition,
+            payload,
+            transaction_id,
+            bool(flag & TRANSACTION_ID_IS_MINTED),
+            trace_id,
+            header.encode(),
+            bool(flag & PAYLOAD_IS_BINARY),
+        )
+        for flag, partition, transaction_id, trace_id, header, payload in zip(
+            flags, partitions, ids, traces, headers, payloads, strict=True
+        )
+    ]
+
+
+def cut(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at most so many bytes, but for single rows that have more."""
+    for batch in batches:
+        if batch.nbytes <= bytes_max or batch.num_rows <= 1:
+            yield batch
+        else:
+            half = batch.num_rows // 2
+            yield from cut([batch.slice(0, half), batch.slice(half)], bytes_max)
+
+
+def write(batches: Iterable[pa.RecordBatch], sink: Any) -> None:
+    """Keep staged rows as one IPC stream in an Arrow output stream."""
+    with pa.ipc.new_stream(sink, STAGED_SCHEMA) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def read(kept: Any) -> list[pa.RecordBatch]:
+    """Staged rows that were kept; they point into the buffer or mapped file that they come from."""
+    with pa.ipc.open_stream(kept) as reader:
+        return list(reader)
+
+
+def size_of(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
+    """How many messages, and the bytes of their payloads."""
+    rows = sum(batch.num_rows for batch in batches)
+    return rows, sum(pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0 for batch in batches)
+
+
+def check_sealed(queue: str, batches: Sequence[pa.RecordBatch]) -> None:
+    """Refuse payloads in clear for a queue that is encrypted."""
+    for batch in batches:
+        if not pc.all(pc.starts_with(batch.column("payload"), SEALED_MARK)).as_py():
+            raise PayloadInClear(queue)
