@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -15,11 +16,15 @@ from forebay.testing.fake_clock import FakeClock
 pytestmark = pytest.mark.asyncio
 
 POPPERS = 16
+SECONDS_MAX = 120
+"""Far more than any of these takes: a message that never comes is a failure, and not an endless wait."""
 
 
 async def consume(store: Store, expected: int, seen: list[str], *, group: str = DEFAULT_GROUP, **more: int) -> None:
     """Take and finish until all consumers together have seen as many messages as there are."""
+    deadline = time.monotonic() + SECONDS_MAX
     while len(seen) < expected:
+        assert time.monotonic() < deadline, f"{len(seen)} of {expected} messages after {SECONDS_MAX} s"
         popped = await store.pop(PopRequest(queue="orders", group=group, **more))  # type: ignore[arg-type]
         seen.extend(ids(popped))
         await finish(store, popped, group=group)
