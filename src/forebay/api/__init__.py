@@ -26,7 +26,9 @@ is refused as soon as it passes the limit; what is over it is read and thrown aw
 answer. Of a body that no handler has asked for, and of requests that come before the last was answered, some are
 taken (64 KiB, 8 requests, or what one read brings); then the connection is not read until that changes. A client that
 owes us the rest of a request, or the next one, or the taking of its answer, and does not move for 75 seconds, is
-closed.
+closed. An answer with messages ends with the one that brings its payloads to 64 MiB, whatever was asked for; it has one
+at least. So a pop of large messages gets fewer of them than its `batch`, and a page fewer than its `limit`: go on at
+`nextSeq`, or with the `offset` behind what came.
 
 **HTTP/1.1 and 1.0**, plain or in TLS; no HTTP/2, and no upgrade to anything: such a request is served as it is. What
 cannot be parsed, or could be parsed in two ways, is answered with 400 after everything that came before it, and the
@@ -48,6 +50,6 @@ popped for it. When the server stops they end with 204.
 breaks in the middle the connection is cut, and Arrow's end-of-stream marker is missing: ask again behind the last row.
 Rows on their way in are staged, then committed (`forebay.broker.arrow`). `partition` may be given several times.
 
-**What it does not do.** Server-side buffering (`bufferMs`, `bufferMax`) is accepted, but such a push is stored at once
-and says so (`qos0: false`). While push maintenance is on, pushes are refused with 503; nothing is set aside for later.
+**Buffered pushes.** `bufferMs` and `bufferMax` of a push, and what becomes of pushes while the store is away or in
+maintenance, are `forebay.ingest`'s: this room says in each answer which way its message took.
 """

@@ -14,7 +14,13 @@ from forebay.model.queue import DEFAULT_GROUP
 AUTOPILOT_BATCH = 200
 """What a pop gets whose client leaves the size to the server."""
 
-BATCH = Whole("batch", 1, "Messages at the most, over all partitions together.", lowest=1, highest=10_000)
+BATCH = Whole(
+    "batch",
+    1,
+    "Messages at the most, over all partitions together; fewer if their payloads reach 64 MiB.",
+    lowest=1,
+    highest=10_000,
+)
 WAIT = Switch("wait", False, "Wait for a message when there is none.")
 TIMEOUT = Whole("timeout", 30_000, "How long to wait, in milliseconds.", highest=3_600_000)
 GROUP = Name("consumerGroup", None, "The group to pop for; without it, the queue's own.")

@@ -18,4 +18,9 @@ lets consumers wait for messages.
 - A claim that reached nobody, because its client had gone, counts for nothing and is available at once.
 - A deleted message is delivered to nobody any more, and nobody waits for it. Its transactionId may be used again.
 - A transaction of pushes and acks happens as a whole or not at all.
+
+**Limits.** What is given out at once, by a pop, a page of messages or a page of dead letters, ends with the message
+that brings its payloads to 64 MiB (`messages.ANSWER_BYTES_MAX`). What is held in memory for a consumer does not grow
+with what it asks for, and one message is always given. Dead letters are replayed and purged in pieces, 500 at a time,
+with the same limit.
 """

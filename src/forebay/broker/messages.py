@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from forebay.broker.delivery import Answer, Answered
 from forebay.model.queue import DEFAULT_GROUP
+
+ANSWER_BYTES_MAX = 64 << 20
+"""Of payloads that are given out at once. An answer ends with the message that reaches it: one is always given."""
 
 
 class PushItem(msgspec.Struct, frozen=True, gc=False):
@@ -55,6 +58,12 @@ class PopRequest(NamedTuple):
     subscription_mode: str = "all"
     """For a group that does not exist yet: `all`, `new`, or `from` together with `subscription_from_us`."""
     subscription_from_us: int = 0
+    bytes_max: int = ANSWER_BYTES_MAX
+    """Of payloads; the message that reaches it is the last one."""
+
+    def after(self, messages: int, size_bytes: int) -> PopRequest:
+        """What is left of it when so much was taken."""
+        return self._replace(batch=self.batch - messages, bytes_max=self.bytes_max - size_bytes)
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -113,6 +122,17 @@ class Completed(NamedTuple):
     """How many were held under it, and are completed now."""
     partitions: list[tuple[str, str]]
     """The queue and the name of each partition that it covered."""
+
+
+def count_within(sizes: Iterable[int], bytes_max: float) -> int:
+    """How many from the front on are given out: the one with which they reach `bytes_max` bytes is the last."""
+    count = total = 0
+    for size in sizes:
+        if total >= bytes_max:
+            break
+        total += size
+        count += 1
+    return count
 
 
 class TransactionOutcome(NamedTuple):

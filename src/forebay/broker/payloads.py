@@ -47,6 +47,10 @@ class Payloads(Sequence[bytes]):
                 pieces.append(b"".join(part))
         return pieces
 
+    def size_bytes(self) -> int:
+        """Of all of them together."""
+        return sum(map(size_of, self._parts))
+
     def may_hold(self, mark: bytes) -> bool:
         """False when none of them begins with the mark; True when one of them may."""
         return any(_has(part, mark) for part in self._parts)
@@ -76,6 +80,12 @@ def _sizes(part: Part) -> list[int]:
     if isinstance(part, Packed):
         return [b - a for a, b in pairwise(part.offsets)]
     return list(map(len, part))
+
+
+def size_of(part: Part) -> int:
+    if isinstance(part, Packed):
+        return part.offsets[-1] - part.offsets[0]
+    return sum(map(len, part))
 
 
 def _has(part: Part, mark: bytes) -> bool:

@@ -19,7 +19,16 @@ from forebay.broker.arrow.outgoing import has_marked, with_payloads
 from forebay.broker.bulk import RangeRequest, Staged, StageName
 from forebay.broker.encryption import MARK, Cipher, plain_form, stored_form
 from forebay.broker.message_columns import columns_of
-from forebay.broker.messages import Acknowledgement, Message, Popped, PopRequest, Pushed, PushItem, TransactionOutcome
+from forebay.broker.messages import (
+    ANSWER_BYTES_MAX,
+    Acknowledgement,
+    Message,
+    Popped,
+    PopRequest,
+    Pushed,
+    PushItem,
+    TransactionOutcome,
+)
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.push_run import PushRun
 from forebay.broker.store import Store
@@ -116,15 +125,26 @@ class SealedStore:
             return popped if columns is popped.messages else popped._replace(messages=columns)
         return popped._replace(messages=[self._plain(message) for message in columns])
 
-    async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]:
-        return [self._plain(message) for message in await self._inner.read(queue, from_seq, limit, partition)]
+    async def read(
+        self,
+        queue: str,
+        from_seq: int,
+        limit: int,
+        partition: str | None = None,
+        *,
+        bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> list[Message]:
+        found = await self._inner.read(queue, from_seq, limit, partition, bytes_max=bytes_max)
+        return [self._plain(message) for message in found]
 
     async def message(self, partition_id: str, transaction_id: str) -> Message | None:
         found = await self._inner.message(partition_id, transaction_id)
         return found and self._plain(found)
 
-    async def dead_letters(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
-        found, total = await self._inner.dead_letters(wanted, limit, offset)
+    async def dead_letters(
+        self, wanted: DeadLetterFilter, limit: int, offset: int, *, bytes_max: int = ANSWER_BYTES_MAX
+    ) -> tuple[list[DeadMessage], int]:
+        found, total = await self._inner.dead_letters(wanted, limit, offset, bytes_max=bytes_max)
         return [letter._replace(message=self._plain(letter.message)) for letter in found], total
 
 

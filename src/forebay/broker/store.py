@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
 from forebay.broker.messages import (
+    ANSWER_BYTES_MAX,
     Acknowledged,
     Acknowledgement,
     Completed,
@@ -85,7 +86,11 @@ class Store(Protocol):
     # the way out
 
     async def pop(self, request: PopRequest) -> Popped:
-        """Claim messages. A new group that starts at a time (`new`, `from`) makes the queue that it names."""
+        """Claim messages. A new group that starts at a time (`new`, `from`) makes the queue that it names.
+
+        Fewer than asked for if their payloads are large (`bytes_max`): a consumer that asked for too much must not
+        take the server down, and then its messages' attempts.
+        """
 
     async def seconds_until_due(self, request: PopRequest) -> float | None:
         """When a pop that found nothing may find what only waits for its time (a lease, a retry, a delay).
@@ -130,17 +135,32 @@ class Store(Protocol):
 
     # dead letters
 
-    async def dead_letters(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
-        """Newest first, and how many there are in all."""
+    async def dead_letters(
+        self, wanted: DeadLetterFilter, limit: int, offset: int, *, bytes_max: int = ANSWER_BYTES_MAX
+    ) -> tuple[list[DeadMessage], int]:
+        """Newest first, and how many there are in all. A page ends with the letter that reaches `bytes_max`."""
 
     async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        """Push them again as new messages at the end of their partitions, and remove them from the dead letters."""
+        """Push them again as new messages at the end of their partitions, and remove them from the dead letters.
+
+        In pieces, the oldest first: if one is refused, those before it stay replayed. Letters that are written
+        meanwhile are left alone, also those of replayed messages that died again.
+        """
 
     async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int: ...
 
     # messages, for browsing
 
-    async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]: ...
+    async def read(
+        self,
+        queue: str,
+        from_seq: int,
+        limit: int,
+        partition: str | None = None,
+        *,
+        bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> list[Message]:
+        """At most `limit`; the message that reaches `bytes_max` is the last one, and there may be more behind it."""
 
     async def message(self, partition_id: str, transaction_id: str) -> Message | None: ...
 

@@ -17,6 +17,7 @@ from forebay.broker.messages import (
     Message,
     Popped,
     PopRequest,
+    count_within,
     judged_together,
 )
 from forebay.testing.memory_store.contents import (
@@ -35,9 +36,10 @@ class Delivering(Contents):
         messages: list[Message] = []
         claimed = 0
         for queue, partition in self._places(request):
-            if claimed >= request.partitions or len(messages) >= request.batch:
+            left = request.after(len(messages), sum(len(m.payload) for m in messages))
+            if claimed >= request.partitions or left.batch <= 0 or left.bytes_max <= 0:
                 break
-            found = self._claim(queue, partition, request, lease_id, request.batch - len(messages))
+            found = self._claim(queue, partition, left, lease_id)
             messages += found
             claimed += bool(found)
         return Popped(lease_id if messages and not request.auto_ack else "", messages, claimed)
@@ -94,7 +96,7 @@ class Delivering(Contents):
         )
 
     def _claim(
-        self, queue: StoredQueue, partition: StoredPartition, request: PopRequest, lease_id: str, batch: int
+        self, queue: StoredQueue, partition: StoredPartition, request: PopRequest, lease_id: str
     ) -> list[Message]:
         options, now_us = queue.info.options, self._clock.now_us()
         if not delivery.is_due(partition.newest_us, options.window_buffer_seconds, now_us=now_us):
@@ -107,17 +109,23 @@ class Delivering(Contents):
             if m.seq > state.last_seen_seq()
             and delivery.is_due(m.created_us, options.delayed_processing_seconds, now_us=now_us)
         ]
-        taken = delivery.claim(
-            state,
-            columns_of(fresh),
-            options,
-            now_us=now_us,
-            batch=batch,
-            lease_id=lease_id,
-            auto_ack=request.auto_ack,
-        )
+
+        def claim(batch: int) -> delivery.Claim | None:
+            return delivery.claim(
+                state,
+                columns_of(fresh),
+                options,
+                now_us=now_us,
+                batch=batch,
+                lease_id=lease_id,
+                auto_ack=request.auto_ack,
+            )
+
+        taken = claim(request.batch)
         if taken is None:
             return []
+        fitting = count_within((len(partition.messages[p.seq].payload) for p in taken.taken), request.bytes_max)
+        taken = claim(fitting) or taken if fitting < len(taken.taken) else taken
         partition.states[request.group] = taken.state
         self._bury(partition, request.group, taken.dead)
         return [replace(partition.messages[seq], attempts=attempts) for seq, attempts in taken.delivered]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import uuid
 
-from forebay.broker.messages import PushItem
+from forebay.broker.messages import ANSWER_BYTES_MAX, PushItem, count_within
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.testing.memory_store.pushing import Pushing
 
 
 class Letters(Pushing):
-    async def dead_letters(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
+    async def dead_letters(
+        self, wanted: DeadLetterFilter, limit: int, offset: int, *, bytes_max: int = ANSWER_BYTES_MAX
+    ) -> tuple[list[DeadMessage], int]:
         found = sorted(self._wanted(wanted), key=lambda letter: -letter.letter_id)
-        return found[offset : offset + limit], len(found)
+        page = found[offset : offset + limit]
+        return page[: count_within((len(letter.message.payload) for letter in page), bytes_max)], len(found)
 
     async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
         found = self._wanted(wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from forebay.broker.messages import Message
+from forebay.broker.messages import ANSWER_BYTES_MAX, Message, count_within
 from forebay.broker.overview import PartitionStatus, QueueStatus, TraceEvent
 from forebay.model.queue import Queue
 from forebay.testing.memory_store.contents import Contents, StoredQueue
@@ -37,9 +37,18 @@ class Looking(Contents):
         found = sorted(self._existing(queue).partitions.items())[offset : offset + limit]
         return [PartitionStatus(n, p.partition_id, len(p.messages), p.last_seq, p.newest_us) for n, p in found]
 
-    async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]:
+    async def read(
+        self,
+        queue: str,
+        from_seq: int,
+        limit: int,
+        partition: str | None = None,
+        *,
+        bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> list[Message]:
         found = [m for m in self._existing(queue).messages() if m.seq >= from_seq]
-        return [m for m in found if partition in (None, m.partition)][:limit]
+        found = [m for m in found if partition in (None, m.partition)][:limit]
+        return found[: count_within((len(m.payload) for m in found), bytes_max)]
 
     async def message(self, partition_id: str, transaction_id: str) -> Message | None:
         found = self._partition_of(partition_id)

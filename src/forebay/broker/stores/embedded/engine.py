@@ -182,11 +182,12 @@ class Engine:
         self._stored += fresh
         return TransactionOutcome(pushed, acknowledged)
 
-    def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        items = self.letters.as_items(wanted)
-        if items:
-            self.transact(items, (), duplicates_abort=False)
-        return self.letters.purge(wanted)
+    def replay_dead_letters(self, wanted: DeadLetterFilter, after_id: int, last_id: int) -> list[int]:
+        """The next ones of those up to that id; returns which."""
+        letters = self.letters.next(wanted, after_id, last_id)
+        if letters:
+            self.transact(self.letters.as_items(letters), (), duplicates_abort=False)
+        return self.letters.remove([letter.letter_id for letter in letters])
 
     def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
         earlier = self._committer.earlier(producer, epoch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
+from math import inf
 
 from forebay.broker import delivery
 from forebay.broker.message_columns import MessageColumns, Run
@@ -25,13 +26,23 @@ class Fetcher:
         self._clock = clock
 
     def fresh(
-        self, queue: OpenQueue, partition: Partition, after_seq: int, gone: Collection[int], delay: int, batch: int
+        self,
+        queue: OpenQueue,
+        partition: Partition,
+        after_seq: int,
+        gone: Collection[int],
+        *,
+        batch: int,
+        bytes_max: float = inf,
+        delay: int = 0,
     ) -> tuple[MessageColumns, int]:
         """Messages behind `after_seq` as they are delivered for the first time, at most `batch`, without the gone.
 
+        The one that reaches `bytes_max` is the last.
+
         With them, when the first one is due that is younger than `delay` seconds; those behind it wait for it.
         """
-        now_us = self._clock.now_us()
+        now_us, left = self._clock.now_us(), bytes_max
         wire_id = queue.wire_id(partition.partition_id)
         found = MessageColumns()
         seq, limit = after_seq, _BLOCKS_AT_FIRST
@@ -45,15 +56,16 @@ class Fetcher:
                 places = places[bisect_right(places, seq - record.first_seq) :]
                 if gone:
                     places = [place for place in places if record.first_seq + place not in gone]
-                places = places[: batch - len(found)]
+                places = record.first_within(places[: batch - len(found)], left)
                 old = _count_old(record, places, delay, now_us) if delay else len(places)
-                record.add_to(found, Run(queue.info.name, partition.name, wire_id, old), places[:old], attempts=1)
+                run = Run(queue.info.name, partition.name, wire_id, old)
+                left -= record.add_to(found, run, places[:old], attempts=1)
                 record.left -= old
                 if record.left <= 0:
                     self._index.used_up(queue, record)
                 if old < len(places):
                     return found, record.created_us[places[old]] + delay * _SECOND_US
-                if len(found) >= batch:
+                if len(found) >= batch or left <= 0:
                     return found, 0
                 seq = max(seq, block.last_seq)
             limit = _BLOCKS_AT_ONCE

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 from forebay.broker.delivery import DeadLetter
-from forebay.broker.messages import Message, PushItem
+from forebay.broker.messages import ANSWER_BYTES_MAX, Message, PushItem, count_within
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
@@ -18,6 +19,10 @@ _COLUMNS = (
     "d.id, d.queue_id, d.partition_id, p.name, d.group_name, d.seq, d.attempts, d.reason, d.failed_us, "
     "d.transaction_id, d.trace_id, d.headers, d.payload, d.flags, d.created_us"
 )
+
+_LETTERS = "dead_letters d JOIN partitions p ON p.id = d.partition_id"
+PIECE_LETTERS_MAX = 500
+"""Removed or pushed again in one cycle of the store."""
 
 
 class DeadLetters:
@@ -48,29 +53,51 @@ class DeadLetters:
             ),
         )
 
-    def find(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
+    def find(self, wanted: DeadLetterFilter, limit: int, offset: int, bytes_max: int) -> tuple[list[DeadMessage], int]:
+        """Newest first, and how many there are in all."""
         where, values = self._where(wanted)
-        rows = self._database.all(
-            f"SELECT {_COLUMNS} FROM dead_letters d JOIN partitions p ON p.id = d.partition_id "
-            f"WHERE {where} ORDER BY d.id DESC LIMIT ? OFFSET ?",
+        ids = self._page(where, values, "DESC", limit, offset, bytes_max)
+        (total,) = self._database.one(f"SELECT count(*) FROM {_LETTERS} WHERE {where}", values)
+        return self._letters(ids)[::-1], total
+
+    def last_id(self) -> int:
+        (found,) = self._database.one("SELECT coalesce(max(id), 0) FROM dead_letters")
+        return int(found)
+
+    def purge(self, wanted: DeadLetterFilter, after_id: int, last_id: int) -> list[int]:
+        """Remove the next ones of those up to that id; returns which."""
+        return self.remove(self._next(wanted, after_id, last_id, inf))
+
+    def remove(self, ids: list[int]) -> list[int]:
+        self._database.many("DELETE FROM dead_letters WHERE id = ?", [(letter_id,) for letter_id in ids])
+        return ids
+
+    def next(self, wanted: DeadLetterFilter, after_id: int, last_id: int) -> list[DeadMessage]:
+        """The next ones of those up to that id, in their old order."""
+        return self._letters(self._next(wanted, after_id, last_id, ANSWER_BYTES_MAX))
+
+    def _next(self, wanted: DeadLetterFilter, after_id: int, last_id: int, bytes_max: float) -> list[int]:
+        where, values = self._where(wanted)
+        within = [*values, after_id, last_id]
+        return self._page(f"{where} AND d.id > ? AND d.id <= ?", within, "ASC", PIECE_LETTERS_MAX, 0, bytes_max)
+
+    def _page(
+        self, where: str, values: Sequence[object], order: str, limit: int, offset: int, bytes_max: float
+    ) -> list[int]:
+        """The ids of letters whose payloads are given out together."""
+        found = self._database.all(
+            f"SELECT d.id, length(d.payload) FROM {_LETTERS} WHERE {where} ORDER BY d.id {order} LIMIT ? OFFSET ?",
             (*values, limit, offset),
         )
-        (total,) = self._database.one(
-            f"SELECT count(*) FROM dead_letters d JOIN partitions p ON p.id = d.partition_id WHERE {where}", values
-        )
-        return [self._message(row) for row in rows], total
+        return [letter_id for letter_id, _ in found[: count_within((size for _, size in found), bytes_max)]]
 
-    def purge(self, wanted: DeadLetterFilter) -> int:
-        where, values = self._where(wanted)
-        return self._database.do(
-            "DELETE FROM dead_letters WHERE id IN (SELECT d.id FROM dead_letters d "
-            f"JOIN partitions p ON p.id = d.partition_id WHERE {where})",
-            values,
-        )
+    def _letters(self, ids: Sequence[int]) -> list[DeadMessage]:
+        """In the order in which they were written."""
+        text = f"SELECT {_COLUMNS} FROM {_LETTERS} WHERE d.id = ?"
+        return [self._message(row) for letter_id in sorted(ids) for row in self._database.all(text, (letter_id,))]
 
-    def as_items(self, wanted: DeadLetterFilter) -> Sequence[PushItem]:
-        """The letters as pushes in their old order, with new ids: their old ones are taken."""
-        letters, _ = self.find(wanted, -1, 0)
+    def as_items(self, letters: Sequence[DeadMessage]) -> Sequence[PushItem]:
+        """The letters as pushes, with new ids: their old ones are taken."""
         return [
             PushItem(
                 queue=message.queue,
@@ -82,7 +109,7 @@ class DeadLetters:
                 headers=message.headers,
                 is_binary=message.is_binary,
             )
-            for message in (letter.message for letter in reversed(letters))
+            for message in (letter.message for letter in letters)
         ]
 
     def _message(self, row: tuple[Any, ...]) -> DeadMessage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from forebay.broker.delivery import DeliveryState
 from forebay.broker.messages import Message
@@ -94,14 +95,20 @@ class Overview:
 
     # --- messages ---
 
-    def read(self, queue: OpenQueue, from_seq: int, limit: int, partition: str | None) -> list[Message]:
+    def read(self, queue: OpenQueue, from_seq: int, limit: int, partition: str | None, bytes_max: int) -> list[Message]:
         if partition is None:
-            found = self._walk(queue, from_seq)
+            walk = self._walk(queue, from_seq)
         elif partition in queue.partitions:
-            found = self._walk_partition(queue, self._popper.states.partition(queue.partitions[partition]), from_seq)
+            walk = self._walk_partition(queue, self._popper.states.partition(queue.partitions[partition]), from_seq)
         else:
             return []
-        return [message for message, _ in zip(found, range(limit), strict=False)]
+        found, left = list[Message](), bytes_max
+        for message in islice(walk, limit):
+            found.append(message)
+            left -= len(message.payload)
+            if left <= 0:
+                break
+        return found
 
     def _walk(self, queue: OpenQueue, from_seq: int) -> Iterator[Message]:
         """Every message that counts, in the order of the log."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from forebay.broker import delivery
-from forebay.broker.delivery import DeadLetter, DeliveryState
+from forebay.broker.delivery import Claim, DeadLetter, DeliveryState
 from forebay.broker.message_columns import MessageColumns, columns_of
-from forebay.broker.messages import Message, Popped, PopRequest
+from forebay.broker.messages import Message, Popped, PopRequest, count_within
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.fetching import Fetcher, seq_before
@@ -40,15 +40,19 @@ class Popper:
         lease_id = str(uuid.uuid4())
         messages = MessageColumns()
         claimed = 0
+        left = request
         for queue in self._chosen(request):
             group = self._joined(queue, request)
             for partition_id in self._candidates(queue, group, request):
-                found = self._claim(queue, group, partition_id, request, lease_id, request.batch - len(messages))
+                found = self._claim(queue, group, partition_id, left, lease_id)
                 if found is None:
                     continue
                 messages = messages.joined(found)
                 claimed += 1
                 if claimed >= request.partitions or len(messages) >= request.batch:
+                    return Popped("" if request.auto_ack else lease_id, messages, claimed)
+                left = request.after(len(messages), messages.payloads.size_bytes())
+                if left.bytes_max <= 0:
                     return Popped("" if request.auto_ack else lease_id, messages, claimed)
         return Popped(lease_id if claimed and not request.auto_ack else "", messages if claimed else [], claimed)
 
@@ -129,7 +133,7 @@ class Popper:
         return group.ready
 
     def _claim(
-        self, queue: OpenQueue, group: Group, partition_id: int, request: PopRequest, lease_id: str, batch: int
+        self, queue: OpenQueue, group: Group, partition_id: int, request: PopRequest, lease_id: str
     ) -> MessageColumns | None:
         """What the partition has for the group now, claimed; None when that is nothing."""
         options, now_us, ready = queue.info.options, self._clock.now_us(), self.ready(queue, group)
@@ -147,15 +151,21 @@ class Popper:
         while True:
             seq = max(state.last_seen_seq(), partition.floor_seq)
             gone = self.states.deleted(partition, seq)
-            fresh, due_us = self.fetcher.fresh(queue, partition, seq, gone, options.delayed_processing_seconds, batch)
+            fresh, due_us = self.fetcher.fresh(
+                queue,
+                partition,
+                seq,
+                gone,
+                batch=request.batch,
+                bytes_max=request.bytes_max,
+                delay=options.delayed_processing_seconds,
+            )
             short = None if request.auto_ack else lease_rows.leased(state, fresh.seqs, options, now_us, lease_id)
             if short is not None:
                 self.states.save_encoded(group, partition_id, short, lease_rows.encode(short))
                 ready.put_to_sleep(partition_id, short.until_us)
                 return fresh
-            taken = delivery.claim(
-                state, fresh, options, now_us=now_us, batch=batch, lease_id=lease_id, auto_ack=request.auto_ack
-            )
+            taken, known = self._decided(queue, partition, state, fresh, request, lease_id, now_us)
             if taken is None:
                 self.rest(ready, partition, state, due_us)
                 return None
@@ -164,9 +174,6 @@ class Popper:
                 # All of it is new, so it is what was fetched, as it was fetched.
                 self.rest(ready, partition, taken.state, is_served=True)
                 return fresh
-            known = {message.seq: message for message in fresh}
-            wanted = [seq for seq, _ in taken.delivered] + [letter.seq for letter in taken.dead]
-            known |= self.fetcher.by_seq(queue, partition, [seq for seq in wanted if seq not in known])
             self.bury(queue, partition_id, group.name, taken.dead, known)
             state = taken.state
             if taken.taken:
@@ -174,6 +181,38 @@ class Popper:
             # Everything in reach was dead; behind it there may be something alive.
         self.rest(ready, partition, state, is_served=True)
         return columns_of([_attempted(known[seq], attempts) for seq, attempts in taken.delivered])
+
+    def _decided(
+        self,
+        queue: OpenQueue,
+        partition: Partition,
+        state: DeliveryState,
+        fresh: MessageColumns,
+        request: PopRequest,
+        lease_id: str,
+        now_us: int,
+    ) -> tuple[Claim | None, dict[int, Message]]:
+        """What is claimed; and the messages of it by their seqs, where it is more than what is new."""
+
+        def claim(batch: int) -> Claim | None:
+            return delivery.claim(
+                state,
+                fresh,
+                queue.info.options,
+                now_us=now_us,
+                batch=batch,
+                lease_id=lease_id,
+                auto_ack=request.auto_ack,
+            )
+
+        taken = claim(request.batch)
+        if taken is None or not (state.pending or taken.dead):
+            return taken, {}
+        known = {message.seq: message for message in fresh}
+        wanted = [seq for seq, _ in taken.delivered] + [letter.seq for letter in taken.dead]
+        known |= self.fetcher.by_seq(queue, partition, [seq for seq in wanted if seq not in known])
+        fitting = count_within([len(known[seq].payload) for seq, _ in taken.delivered], request.bytes_max)
+        return taken if fitting == len(taken.taken) else claim(fitting), known
 
     def rest(
         self,

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from forebay.broker.message_columns import MessageColumns, Run
+from forebay.broker.messages import count_within
+from forebay.broker.payloads import size_of
 from forebay.commitlog import CommitLog
 from forebay.commitlog.plain import HEADERS, PARTITION, TRACE_ID, TRANSACTION_ID, Packed, PlainRecord
 from forebay.model.message import PAYLOAD_IS_BINARY
@@ -63,10 +65,16 @@ class StoredRecord:
     def payload_sizes(self) -> list[int]:
         return self._plain.payload_sizes()
 
-    def add_to(self, found: MessageColumns, run: Run, places: Sequence[int], attempts: int) -> None:
-        """Put the messages at these places, all of one partition, behind what is found already."""
+    def first_within(self, places: Sequence[int], bytes_max: float) -> Sequence[int]:
+        """Those from the front on whose payloads are given out together."""
+        if self.size < bytes_max:
+            return places
+        return places[: count_within(_picked(self.payload_sizes(), places), bytes_max)]
+
+    def add_to(self, found: MessageColumns, run: Run, places: Sequence[int], attempts: int) -> int:
+        """Put the messages at these places, all of one partition, behind what is found; returns their bytes."""
         if not places:
-            return
+            return 0
         count = len(places)
         if places[-1] - places[0] == count - 1:
             places = range(places[0], places[-1] + 1)
@@ -76,7 +84,8 @@ class StoredRecord:
         found.runs.append(run)
         found.transaction_ids += _picked(self.ids, places)
         found.created_us += _picked(self.created_us, places)
-        found.payloads.add(self._payloads_at(places))
+        payloads = self._payloads_at(places)
+        found.payloads.add(payloads)
         # Most messages have no trace and no headers, and are JSON.
         has_traces, has_headers = self._plain.has(TRACE_ID), self._plain.has(HEADERS)
         found.trace_ids += _picked(self._plain.texts(TRACE_ID), places) if has_traces else [""] * count
@@ -85,6 +94,7 @@ class StoredRecord:
         found.attempts += [attempts] * count
         flags = _picked(self._flags, places) if self._has_binary else ()
         found.are_binary += [flag & PAYLOAD_IS_BINARY != 0 for flag in flags] if flags else [False] * count
+        return size_of(payloads)
 
     def _payloads_at(self, places: Sequence[int]) -> Packed | list[bytes]:
         if isinstance(places, range):

@@ -66,7 +66,7 @@ class States:
         if start > lease.last_seq:
             return [""] * lease.count
         queue, count = self._queues.by_id[partition.queue_id], lease.last_seq - start + 1
-        found, _ = self._fetcher.fresh(queue, partition, start - 1, (), 0, count)
+        found, _ = self._fetcher.fresh(queue, partition, start - 1, (), batch=count)
         if len(found) != count:
             raise InvariantBroken(f"{len(found)} of {count} messages under a lease on {partition.name!r} are there")
         return [""] * (lease.count - count) + found.transaction_ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 from forebay.broker.arrow.staged_rows import check_sealed, size_of
 from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
 from forebay.broker.messages import (
+    ANSWER_BYTES_MAX,
     Acknowledged,
     Acknowledgement,
     Completed,
@@ -158,20 +160,40 @@ class EmbeddedStore:
     async def delete_group(self, group: str, queue: str | None) -> int:
         return await self._call(lambda: self._engine.overview.delete_group(group, queue), synced=True)
 
-    async def dead_letters(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
-        return await self._call(lambda: self._engine.letters.find(wanted, limit, offset))
+    async def dead_letters(
+        self, wanted: DeadLetterFilter, limit: int, offset: int, *, bytes_max: int = ANSWER_BYTES_MAX
+    ) -> tuple[list[DeadMessage], int]:
+        return await self._call(lambda: self._engine.letters.find(wanted, limit, offset, bytes_max))
 
     async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        return await self._call(lambda: self._engine.replay_dead_letters(wanted), synced=True)
+        return await self._piece_by_piece(partial(self._engine.replay_dead_letters, wanted))
 
     async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        return await self._call(lambda: self._engine.letters.purge(wanted), synced=True)
+        return await self._piece_by_piece(partial(self._engine.letters.purge, wanted))
+
+    async def _piece_by_piece(self, step: Callable[[int, int], list[int]]) -> int:
+        """Go through the dead letters that there are now, so that others get their turn; returns how many it did."""
+        last_id = await self._call(self._engine.letters.last_id)
+        total, after_id = 0, 0
+        while done := await self._call(partial(step, after_id, last_id), synced=True):
+            total, after_id = total + len(done), done[-1]
+        return total
 
     # --- looking at messages ---
 
-    async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]:
+    async def read(
+        self,
+        queue: str,
+        from_seq: int,
+        limit: int,
+        partition: str | None = None,
+        *,
+        bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> list[Message]:
         engine = self._engine
-        return await self._call(lambda: engine.overview.read(engine.queues.existing(queue), from_seq, limit, partition))
+        return await self._call(
+            lambda: engine.overview.read(engine.queues.existing(queue), from_seq, limit, partition, bytes_max)
+        )
 
     async def message(self, partition_id: str, transaction_id: str) -> Message | None:
         return await self._call(lambda: self._engine.overview.message(partition_id, transaction_id))

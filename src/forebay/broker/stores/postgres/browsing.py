@@ -65,9 +65,11 @@ async def partitions(database: Database, queue: str, limit: int, offset: int) ->
     ]
 
 
-async def read(database: Database, queue: str, from_seq: int, limit: int, partition: str | None) -> list[Message]:
+async def read(
+    database: Database, queue: str, from_seq: int, limit: int, partition: str | None, bytes_max: int
+) -> list[Message]:
     queue_id = await queue_number(database, queue)
-    values: dict[str, object] = {"queue_id": queue_id, "from_seq": from_seq, "limit": limit}
+    values: dict[str, object] = {"queue_id": queue_id, "from_seq": from_seq, "limit": limit, "bytes_max": bytes_max}
     text = query("messages_read")
     if partition is not None:
         values["partition"] = partition

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Candidates, Claim, DeadLetter, DeliveryState
-from forebay.broker.messages import Message, PopRequest
+from forebay.broker.messages import Message, PopRequest, count_within
 from forebay.broker.stores.postgres.connections import Connection, rows
 from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, save
 from forebay.broker.stores.postgres.names import wire_id
@@ -67,19 +67,22 @@ class Claiming:
         self._now_us = now_us
         self._contents: dict[int, _Content] = {}
         """Messages that were read whole, by seq."""
+        self._sizes: dict[int, int] = {}
+        """Bytes of payloads, by seq."""
 
-    async def claim(self, taken: Sequence[Taken], room: int) -> tuple[int, list[Message]]:
-        """Take up to `room` messages; returns from how many partitions, and the messages."""
-        fresh = await self._read_fresh(taken, room)
+    async def claim(self, taken: Sequence[Taken]) -> tuple[int, list[Message]]:
+        """Take as many messages as are asked for; returns from how many partitions, and the messages."""
+        left = self._request
+        fresh = await self._read_fresh(taken, left)
         claims: list[_Decided] = []
         delivered: list[tuple[Taken, int, int]] = []
         for one in taken:
-            if len(delivered) >= room:
+            if left.batch <= 0 or left.bytes_max <= 0:
                 break  # what was not looked at stays due
-            left = room - len(delivered)
             claim, due, dead = await self._claim_one(one, fresh.get(one.partition_id, Candidates()), left)
             claims.append(_Decided(one.partition_id, claim, due, dead))
             delivered += [(one, seq, attempts) for seq, attempts in claim.delivered]
+            left = left.after(len(claim.taken), sum(self._sizes.get(pending.seq, 0) for pending in claim.taken))
         await self._read_contents([seq for _, seq, _ in delivered if seq not in self._contents])
         gone = {seq for _, seq, _ in delivered if seq not in self._contents}
         await self._write([self._without(decided, gone) for decided in claims] if gone else claims)
@@ -110,7 +113,9 @@ class Claiming:
         await bury(self._connection, burials, self._now_us)
         await save(self._connection, saved, self._now_us)
 
-    async def _claim_one(self, one: Taken, fresh: Candidates, room: int) -> tuple[Claim, int | None, list[DeadLetter]]:
+    async def _claim_one(
+        self, one: Taken, fresh: Candidates, left: PopRequest
+    ) -> tuple[Claim, int | None, list[DeadLetter]]:
         """Decide for one partition; also when to look at it next, and which messages died."""
         options, now_us = self._place.options, self._now_us
         window = options.window_buffer_seconds
@@ -122,15 +127,7 @@ class Claiming:
         state, dead = one.state, list[DeadLetter]()
         while True:
             ready = _first_visible(fresh, delay, now_us)
-            claim = delivery.claim(
-                state,
-                ready,
-                options,
-                now_us=now_us,
-                batch=room,
-                lease_id=self._lease_id,
-                auto_ack=self._request.auto_ack,
-            )
+            claim = await self._decided(state, ready, left)
             if claim is None:
                 due = delivery.due_us(state, now_us)
                 if due is None and len(ready.seqs) < len(fresh.seqs):
@@ -141,24 +138,51 @@ class Claiming:
             if claim.taken:
                 return claim, delivery.due_us(state, now_us), dead
             # Everything that was read is dead: the next may be alive.
-            again = await self._read_fresh([one._replace(state=state)], room)
+            again = await self._read_fresh([one._replace(state=state)], left)
             fresh = again.get(one.partition_id, Candidates())
 
-    async def _read_fresh(self, taken: Sequence[Taken], limit: int) -> dict[int, Candidates]:
+    async def _decided(self, state: DeliveryState, ready: Candidates, left: PopRequest) -> Claim | None:
+        def claim(batch: int) -> Claim | None:
+            return delivery.claim(
+                state,
+                ready,
+                self._place.options,
+                now_us=self._now_us,
+                batch=batch,
+                lease_id=self._lease_id,
+                auto_ack=left.auto_ack,
+            )
+
+        taken = claim(left.batch)
+        if taken is None:
+            return None
+        await self._read_sizes([pending.seq for pending in taken.taken if pending.seq not in self._sizes])
+        fitting = count_within([self._sizes.get(pending.seq, 0) for pending in taken.taken], left.bytes_max)
+        return taken if fitting == len(taken.taken) else claim(fitting)
+
+    async def _read_fresh(self, taken: Sequence[Taken], left: PopRequest) -> dict[int, Candidates]:
         is_whole = len(taken) == 1
         values: dict[str, object] = {
             "partition_ids": [one.partition_id for one in taken],
             "seen_seqs": [one.state.last_seen_seq() for one in taken],
-            "limit": limit,
+            "limit": left.batch,
+            "bytes_max": left.bytes_max,
             "is_whole": is_whole,
         }
         found = cast("list[tuple[Any, ...]]", await rows(self._connection, query("pop_read_fresh"), values))
+        self._sizes.update({row[1]: row[4] for row in found})
         if is_whole:
-            self._contents.update({seq: _Content(*content) for _, seq, *content in found})
+            self._contents.update({seq: _Content(id_, us, *rest) for _, seq, id_, us, _, *rest in found})
         return {
             partition_id: Candidates(*list(zip(*own, strict=True))[1:4])
             for partition_id, own in groupby(sorted(found, key=_partition_of), _partition_of)
         }
+
+    async def _read_sizes(self, seqs: list[int]) -> None:
+        if seqs:
+            values: dict[str, object] = {"queue_id": self._place.queue_id, "seqs": seqs}
+            found = await rows(self._connection, query("pop_read_sizes"), values)
+            self._sizes.update(cast("list[tuple[int, int]]", found))
 
     async def _read_contents(self, seqs: list[int]) -> None:
         if not seqs:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from forebay.broker.messages import Message, PushItem
+from forebay.broker.messages import ANSWER_BYTES_MAX, Message, PushItem
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.postgres.connections import Connection, Database, rows
 from forebay.broker.stores.postgres.names import wire_id
@@ -15,41 +15,77 @@ PIECE_LETTERS_MAX = 500
 """Removed or pushed again in one transaction."""
 
 
-async def page(database: Database, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
+async def page(
+    database: Database, wanted: DeadLetterFilter, limit: int, offset: int, bytes_max: int
+) -> tuple[list[DeadMessage], int]:
     """Newest first, and how many there are in all."""
     chosen = wanted._asdict()
     [[total]] = await database.ask(query("dead_letters_count"), chosen)
-    found = await database.ask(query("dead_letters_list"), {**chosen, "limit": limit, "offset": offset})
+    asked = {**chosen, "limit": limit, "offset": offset, "bytes_max": bytes_max}
+    found = await database.ask(query("dead_letters_list"), asked)
     return [_as_letter(*row) for row in cast("list[tuple[Any, ...]]", found)], cast("int", total)
 
 
-async def take(connection: Connection, wanted: DeadLetterFilter) -> list[PushItem]:
-    """Remove some of them, and return them as messages that can be pushed: under new ids, or they were duplicates."""
-    found = await rows(connection, query("dead_letters_take"), {**wanted._asdict(), "limit": PIECE_LETTERS_MAX})
-    return [
-        PushItem(
-            queue=queue,
-            partition=partition,
-            payload=payload,
+class Span(NamedTuple):
+    """Which dead letters are left to do something with: those behind the first id, up to the last."""
+
+    after_id: int
+    last_id: int
+
+
+class Letter(NamedTuple):
+    """One that was removed."""
+
+    letter_id: int
+    queue: str
+    partition: str
+    payload: bytes | None
+    trace_id: str
+    headers: bytes
+    is_binary: bool
+
+    def as_item(self) -> PushItem:
+        """As a message that can be pushed: under a new id, or it would be a duplicate."""
+        return PushItem(
+            queue=self.queue,
+            partition=self.partition,
+            payload=self.payload or b"",
             transaction_id=str(uuid.uuid4()),
             is_minted=True,
-            trace_id=trace_id,
-            headers=headers,
-            is_binary=is_binary,
+            trace_id=self.trace_id,
+            headers=self.headers,
+            is_binary=self.is_binary,
         )
-        for queue, partition, payload, trace_id, headers, is_binary in cast("list[tuple[Any, ...]]", found)
-    ]
+
+
+async def all_now(database: Database) -> Span:
+    """Those that there are now: letters that are written later may be of messages that died again."""
+    [[last_id]] = await database.ask(query("dead_letters_last"))
+    return Span(0, cast("int", last_id))
+
+
+async def take(connection: Connection, wanted: DeadLetterFilter, span: Span, *, is_whole: bool) -> list[Letter]:
+    """Remove the next of them; with what they held if `is_whole`."""
+    values: dict[str, object] = {
+        **wanted._asdict(),
+        **span._asdict(),
+        "limit": PIECE_LETTERS_MAX,
+        "bytes_max": ANSWER_BYTES_MAX,
+        "is_whole": is_whole,
+    }
+    found = cast("list[tuple[Any, ...]]", await rows(connection, query("dead_letters_take"), values))
+    return [Letter(*row) for row in found]
 
 
 async def purge(database: Database, wanted: DeadLetterFilter) -> int:
     """Remove all of them, in pieces; returns how many."""
+    span, total = await all_now(database), 0
 
-    async def work(connection: Connection) -> int:
-        return len(await take(connection, wanted))
+    async def work(connection: Connection) -> list[Letter]:
+        return await take(connection, wanted, span, is_whole=False)
 
-    total = 0
-    while count := await database.run(work, is_durable=True):
-        total += count
+    while taken := await database.run(work, is_durable=True):
+        span, total = span._replace(after_id=taken[-1].letter_id), total + len(taken)
     return total
 
 

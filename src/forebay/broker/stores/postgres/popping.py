@@ -30,6 +30,7 @@ class Pop:
         self._now_us = now_us
         self._lease_id = str(uuid.uuid4())
         self._messages: list[Message] = []
+        self._size_bytes = 0
         self._claimed = 0
         self.is_queue_missing = False
         """Whether it asks for a queue that does not exist."""
@@ -43,7 +44,12 @@ class Pop:
         return Popped(lease_id, self._messages, self._claimed)
 
     def _is_full(self) -> bool:
-        return self._claimed >= self._request.partitions or len(self._messages) >= self._request.batch
+        request = self._request
+        return (
+            self._claimed >= request.partitions
+            or len(self._messages) >= request.batch
+            or self._size_bytes >= request.bytes_max
+        )
 
     async def _places(self) -> list[Place]:
         request = self._request
@@ -118,7 +124,7 @@ class Pop:
 
     async def _round(self, place: Place, name: str, values: dict[str, object]) -> int:
         """Lock deliveries with one query and take from them; returns how many were locked."""
-        room = self._request.batch - len(self._messages)
+        left = self._request.after(len(self._messages), self._size_bytes)
 
         async def work(connection: Connection) -> tuple[int, int, list[Message]]:
             found = cast("list[tuple[Any, ...]]", await rows(connection, query(name), values))
@@ -128,13 +134,14 @@ class Pop:
                 Taken(partition_id, partition, newest_us, without_removed(read_state(state, cursor_seq), removed_seq))
                 for partition_id, state, cursor_seq, partition, newest_us, removed_seq, _ in found
             ]
-            claiming = Claiming(connection, place, self._request, self._lease_id, int(found[0][-1]))
-            claimed, messages = await claiming.claim(taken, room)
+            claiming = Claiming(connection, place, left, self._lease_id, int(found[0][-1]))
+            claimed, messages = await claiming.claim(taken)
             return len(found), claimed, messages
 
         locked, claimed, messages = await self._database.run(work)
         self._claimed += claimed
         self._messages += messages
+        self._size_bytes += sum(len(message.payload) for message in messages)
         return locked
 
 

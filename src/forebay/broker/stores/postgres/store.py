@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 
 from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
 from forebay.broker.messages import (
+    ANSWER_BYTES_MAX,
     Acknowledged,
     Acknowledgement,
     Completed,
@@ -242,8 +243,10 @@ class PostgresStore:
 
     # dead letters
 
-    async def dead_letters(self, wanted: DeadLetterFilter, limit: int, offset: int) -> tuple[list[DeadMessage], int]:
-        return await dead_letters.page(self._database, wanted, limit, offset)
+    async def dead_letters(
+        self, wanted: DeadLetterFilter, limit: int, offset: int, *, bytes_max: int = ANSWER_BYTES_MAX
+    ) -> tuple[list[DeadMessage], int]:
+        return await dead_letters.page(self._database, wanted, limit, offset, bytes_max)
 
     async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
         return await self._transactions.replay_dead_letters(wanted)
@@ -253,8 +256,16 @@ class PostgresStore:
 
     # messages, for browsing
 
-    async def read(self, queue: str, from_seq: int, limit: int, partition: str | None = None) -> list[Message]:
-        return await browsing.read(self._database, queue, from_seq, limit, partition)
+    async def read(
+        self,
+        queue: str,
+        from_seq: int,
+        limit: int,
+        partition: str | None = None,
+        *,
+        bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> list[Message]:
+        return await browsing.read(self._database, queue, from_seq, limit, partition, bytes_max)
 
     async def message(self, partition_id: str, transaction_id: str) -> Message | None:
         return await browsing.message(self._database, partition_id, transaction_id)

@@ -76,18 +76,19 @@ class Transactions:
         return TransactionOutcome(pushed, judged.acknowledged)
 
     async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        async def work(connection: Connection) -> tuple[int, Availability]:
-            items = await dead_letters.take(connection, wanted)
-            _, availability = await self._pushed(connection, items)
-            return len(items), availability
+        span, total = await dead_letters.all_now(self._database), 0
 
-        total = 0
+        async def work(connection: Connection) -> tuple[list[dead_letters.Letter], Availability]:
+            taken = await dead_letters.take(connection, wanted, span, is_whole=True)
+            _, availability = await self._pushed(connection, [letter.as_item() for letter in taken])
+            return taken, availability
+
         while True:
-            count, availability = await self._run(work)
-            self._tell(availability)
-            total += count
-            if not count:
+            taken, availability = await self._run(work)
+            if not taken:
                 return total
+            self._tell(availability)
+            span, total = span._replace(after_id=taken[-1].letter_id), total + len(taken)
 
     async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
         commit = StageCommit(producer, epoch, stage_ids, self._server_id)
