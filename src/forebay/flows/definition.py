@@ -63,6 +63,11 @@ class Source(Part, frozen=True, kw_only=True, rename="camel"):
     max_payload: Size | None = None
     """A larger payload is a bad record."""
 
+    @property
+    def begins_with_what_comes(self) -> bool:
+        """Whether a new flow's first message depends on when it is started."""
+        return self.starting_timestamp is None and self.starting_offsets == "latest"
+
 
 class Watermark(Part, frozen=True, kw_only=True):
     """How late a row may come, by one of its columns; set where that column first appears."""

@@ -67,12 +67,13 @@ class SparkRunner:
         try:
             self._make_queue(flow.source.queue)
             plan = flow_plan(self._spark, flow, self._url)
-            queries.append(self._start_sink(self._writer(plan.output, flow, directory.checkpoint(flow)), flow))
-            _wait_until_begun(queries[-1])
             if plan.bad is not None:
+                # First, so that it begins no later: a bad record is left out by the other one and must be seen here.
                 writer = self._writer(plan.bad, flow, directory.errors_checkpoint(flow), suffix=".errors")
                 queries.append(self._start_queue(writer, flow.errors_to))
-                _wait_until_begun(queries[-1])
+                _wait_until_begun(queries[-1], is_first_batch_awaited=flow.source.begins_with_what_comes)
+            queries.insert(0, self._start_sink(self._writer(plan.output, flow, directory.checkpoint(flow)), flow))
+            _wait_until_begun(queries[0])
         except BaseException as fault:
             _stop(queries)
             if not isinstance(fault, Exception):
@@ -220,13 +221,16 @@ def _seq(offset: Any) -> int | None:
     return found.get("seq") if isinstance(found, dict) else None
 
 
-def _wait_until_begun(query: StreamingQuery) -> None:
-    """Wait for the Python process of the query's source.
+def _wait_until_begun(query: StreamingQuery, *, is_first_batch_awaited: bool = False) -> None:
+    """Wait for the Python process of the query's source, and for the place where it begins if that depends on the time.
 
     Spark allows each of them 10 s from its start to its first word. Many that start at once take longer, and all fail.
     """
     deadline = time.monotonic() + BEGIN_SECONDS_MAX
-    while query.isActive and query.status["message"] in _BEGINNING and time.monotonic() < deadline:
+    while query.isActive and time.monotonic() < deadline:
+        is_beginning = query.status["message"] in _BEGINNING
+        if not is_beginning and not (is_first_batch_awaited and query.lastProgress is None):
+            return
         time.sleep(BEGIN_POLL_SECONDS)
 
 

@@ -148,9 +148,18 @@ class QueueStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
     """Where a query with Trigger.AvailableNow ends."""
     _followed: int | None = None
     """Where the group's cursor stands."""
+    _initial: int | None = None
+    """Where a query without a checkpoint begins. Spark asks several times, and time goes on meanwhile."""
+    _is_start_to_be_noted = False
+    """Whether the query begins behind everything there is: only a checkpoint can say later where that was."""
+    _is_begun_anew = False
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return offset_of(resolve(self._options.starting, self._queue().bounds(self._options.starting)))
+        if self._initial is None:
+            bounds = self._queue().bounds(self._options.starting)
+            self._initial = resolve(self._options.starting, bounds)
+            self._is_start_to_be_noted = self._initial >= bounds.next_seq
+        return offset_of(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.rows_max is not None:
@@ -164,6 +173,10 @@ class QueueStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
         begin = seq_of(start)
         # Spark asks for a batch when everything before it is done, but says so (`commit`) only once there is one.
         self._follow(begin)
+        if self._is_start_to_be_noted and begin == self._initial:
+            # An empty first batch, whose end Spark writes down: a restart would not find the place again.
+            self._is_start_to_be_noted = False
+            return offset_of(begin)
         bounds = self._queue().bounds()
         if bounds.next_seq < begin:
             return self._begun_anew(begin, bounds)
@@ -179,6 +192,9 @@ class QueueStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         begin, stop = seq_of(start), seq_of(end)
         if stop < begin:
+            if begin == self._initial and not self._is_begun_anew:
+                # The empty first batch of a run that was killed in it. This run found a later place to begin.
+                return []
             begin = self._queue().bounds().first_seq
         return self._tasks(SeqRange(begin, stop))
 
@@ -192,6 +208,7 @@ class QueueStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailabl
                 remedy="Start with a new checkpoint, or set failOnDataLoss=false to read it from its first message",
             )
         _log.warning("%s: it is read from its first message", told)
+        self._is_begun_anew = True
         return offset_of(bounds.next_seq)
 
     def commit(self, end: dict[str, Any]) -> None:

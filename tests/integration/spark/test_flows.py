@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from types import ModuleType
 from typing import Any
 
@@ -198,6 +201,40 @@ def test_records_of_10_mib_pass_if_they_are_good_and_are_set_aside_whole_if_not(
     letters = queues.rows(flow.errors_to)
     assert {letter["payload"]: json.loads(letter["headers"])["cause"] for letter in letters} == bad
     assert len(letters) == len(bad)
+
+
+def test_flow_from_the_latest_misses_no_bad_record_behind_its_first_good_one(
+    spark: SparkSession, spark_server: RunningServer, queues: Queues, tmp_path: Path
+) -> None:
+    parse = ClassAction(name="parse", class_name="parse_json", params={"schema": "n INT"})
+    flow = a_flow(parse, source=Source(queue=fresh("in"), starting_offsets="latest"))
+    queues.put(flow.source.queue, {"payload": [b'{"n": 0}', b"bad 0"]})
+    numbers, is_over = itertools.count(1), Event()
+
+    def produce() -> None:
+        while not is_over.is_set():
+            number = next(numbers)
+            queues.put(flow.source.queue, {"payload": [b'{"n": %d}' % number, b"bad %d" % number]})
+
+    with ThreadPoolExecutor(1) as producer:
+        pushing = producer.submit(produce)
+        running = SparkRunner(spark, Connection((spark_server.url,))).start(flow, FlowDirectory(tmp_path, flow.name))
+        try:
+            wait_for(lambda: running.check().rows >= 20)
+            is_over.set()
+            pushing.result()
+            last = next(numbers) - 1
+            wait_for(lambda: running.check() and {b"bad %d" % last} <= set(queues.payloads(flow.errors_to)))
+            wait_for(lambda: {"n": last} in documents(queues, flow.output_queue))
+        finally:
+            is_over.set()
+            running.stop()
+    good = sorted(row["n"] for row in documents(queues, flow.output_queue))
+    assert good[0] > 0
+    assert good == list(range(good[0], last + 1))
+    bad = sorted(int(payload.split()[1]) for payload in queues.payloads(flow.errors_to))
+    assert 0 < bad[0] <= good[0]
+    assert bad == list(range(bad[0], last + 1))
 
 
 def test_batches_that_are_repeated_after_a_crash_reach_both_queues_once(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from fixtures.fix_spark import Queues, finished, forget_last_commit, wait_for
 from fixtures.running_stores import fresh
@@ -24,12 +29,19 @@ class Copying:
 
     def run(self, **options: str) -> list[int]:
         """To the end of what is there; returns the sizes of the batches."""
-        given = {"url": self.server.url, "queue": self.source, "startingOffsets": "earliest", **options}
-        frame = self.spark.readStream.format("forebay").options(**given).load()
-        writing = frame.select("payload", "partition").writeStream.format("forebay")
-        writing = writing.options(url=self.server.url, queue=self.target, checkpointLocation=str(self.checkpoint))
+        writing = self._writing(**{"startingOffsets": "earliest", **options})
         query = finished(writing.trigger(availableNow=True).start())
         return [progress.numInputRows for progress in query.recentProgress]
+
+    def start(self, **options: str) -> StreamingQuery:
+        return self._writing(**options).start()
+
+    def _writing(self, **options: str) -> DataStreamWriter:
+        frame = (
+            self.spark.readStream.format("forebay").options(url=self.server.url, queue=self.source, **options).load()
+        )
+        writing = frame.select("payload", "partition").writeStream.format("forebay")
+        return writing.options(url=self.server.url, queue=self.target, checkpointLocation=str(self.checkpoint))
 
 
 @pytest.fixture
@@ -60,6 +72,45 @@ def test_batch_that_is_repeated_after_its_commit_is_not_written_twice(copying: C
     queues.put_numbers(copying.source, 50, 60)
     assert copying.run(maxOffsetsPerTrigger="20") == [10, 10]
     assert numbered(queues.payloads(copying.target)) == list(range(60))
+
+
+def test_stream_from_the_latest_begins_where_the_queue_ended_while_producers_go_on(
+    copying: Copying, queues: Queues
+) -> None:
+    queues.put_numbers(copying.source, 0, 500)
+    numbers, is_over = itertools.count(500), Event()
+
+    def produce() -> None:
+        while not is_over.is_set():
+            number = next(numbers)
+            queues.put_numbers(copying.source, number, number + 1)
+
+    with ThreadPoolExecutor(1) as producer:
+        pushing = producer.submit(produce)
+        query = copying.start()
+        try:
+            wait_for(lambda: queues.size(copying.target) >= 20 or not query.isActive)
+        finally:
+            is_over.set()
+            query.stop()
+        pushing.result()
+    found = numbered(queues.payloads(copying.target))
+    assert found[0] >= 500
+    assert found == list(range(found[0], found[-1] + 1))
+
+
+def test_stream_from_the_latest_that_was_killed_in_its_first_batch_misses_nothing_and_reads_nothing_old(
+    copying: Copying, queues: Queues
+) -> None:
+    queues.put_numbers(copying.source, 0, 20)
+    assert sum(copying.run(startingOffsets="latest")) == 0
+    assert forget_last_commit(copying.checkpoint) == 0
+    queues.put_numbers(copying.source, 20, 30)
+    copying.run(startingOffsets="latest")
+    assert numbered(queues.payloads(copying.target)) == list(range(20, 30))
+    queues.put_numbers(copying.source, 30, 35)
+    copying.run(startingOffsets="latest")
+    assert numbered(queues.payloads(copying.target)) == list(range(20, 35))
 
 
 def test_bytes_limit_batches_by_average_size(copying: Copying, queues: Queues) -> None:
