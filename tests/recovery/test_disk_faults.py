@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import random
 
 import pytest
@@ -196,6 +198,25 @@ def test_a_pointer_of_unknown_state_is_settled_before_a_slot_is_overwritten() ->
     for point in range(asked, len(disk.journal) + 1):
         for crashed in disk.crash_states(point):
             assert len(content(open_on(crashed))) == 2
+
+
+@pytest.mark.parametrize("messages", [0, 2])
+@pytest.mark.parametrize("place", range(1, 18))
+def test_what_is_acknowledged_after_a_roll_that_failed_at_any_step_is_there_after_a_crash(
+    messages: int, place: int
+) -> None:
+    """The roll may be in force on the disk although it was told to have failed."""
+    disk, faulty, log = faulty_log()
+    if messages:
+        log.append(numbered(1, messages))
+    steps = itertools.count(1)
+    faulty.plan = lambda operation: Fail(errno.EIO) if operation.name in CHANGES and next(steps) == place else None
+    with contextlib.suppress(ForebayError, OSError):
+        log.roll()
+    faulty.plan = lambda operation: None
+    log.append(numbered(messages + 1, 1))
+    for crashed in [*disk.crash_states(len(disk.journal)), disk.killed()]:
+        assert [seq for seq, _ in content(open_on(crashed))] == list(range(1, messages + 2))
 
 
 def test_the_log_is_still_locked_after_faults() -> None:

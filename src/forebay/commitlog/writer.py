@@ -141,6 +141,8 @@ class LogWriter:
         # A clock that steps back must not reopen an old day: segments stay in the order of their days.
         day = max(layout.day_of(self._clock.now_us()), layout.day_of_path(state.path))
         path = layout.segment_path(day, state.next_seq)
+        # Its file is replaced: if that fails halfway, the one that is open may have no name any more.
+        self._must_seal = self._must_seal or path == state.path
         file = self._create_segment(path)
         is_empty = state.position == 0
         rolled = LogState(
@@ -153,6 +155,9 @@ class LogWriter:
         try:
             self._put_in_force(rolled)
         except BaseException:
+            # The disk may have either state in force. In one of them the old segment ends here: nothing more goes into
+            # it, or the next opening would not find it.
+            self._must_seal = True
             file.close()
             raise
         self._file.close(state.position)
