@@ -24,6 +24,13 @@ updates, and the cost of a commit is shared.
 
 A queue that a push, or the first pop of a group for new messages, makes is synced with it.
 
+Segments that retention makes useless are removed after the synced commit that says so. If some are gone that SQLite
+still counts on, opening gives their messages up, with a warning, and what is behind them is delivered.
+
+**A cycle that cannot be committed** happened to nobody: everybody in it is told so, and memory is made again from the
+database, at once or before the next cycle. What it appended to the logs may count later: its push was told that its
+outcome is unknown.
+
 **A deleted message** stays in the log, which is never rewritten: a row says that it is gone, and everything that reads
 respects the row. Its bytes leave the disk with their segment, and the row leaves with them.
 
@@ -54,7 +61,8 @@ Everything else waits while a commit writes: about as long as the disk takes to 
     lock                  held by the process that owns the directory; its text names it
     store.sqlite          queues, index, cursors …
     stages/<id>.arrow     rows that wait for their commit
-    queues/<number>/      one commit log each; numbers are never used twice, so a deleted queue cannot come back
+    queues/<number>/      one commit log each; numbers are never used twice, so a deleted queue cannot come back, and
+                          one that was being made in a crash leaves nothing to the next
 
 **Numbers.** A message's seq is its seq in the log. A transaction that was not committed leaves a gap.
 """

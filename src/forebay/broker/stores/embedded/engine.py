@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import shutil
 import sqlite3
 import uuid
 from collections import Counter
@@ -23,7 +23,7 @@ from forebay.broker.stores.embedded.letters import DeadLetters
 from forebay.broker.stores.embedded.overview import Overview
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.pushing import DuplicateInTransaction, Pusher, Request
-from forebay.broker.stores.embedded.queues import OpenQueue, Queues
+from forebay.broker.stores.embedded.queues import Queues
 from forebay.broker.stores.embedded.records import RecordCache
 from forebay.broker.stores.embedded.retention import Retention
 from forebay.broker.stores.embedded.staging import Stages
@@ -60,8 +60,8 @@ class Engine:
             raise not_accessible(directory, error) from error
         self._wake = on_available
         self._stored: Counter[str] = Counter()
-        self._to_remove: list[OpenQueue] = []
         self._is_index_behind = False
+        self._is_memory_doubtful = False
         self.queues = Queues(self.database, directory, options, clock, filesystem)
         self._cache = RecordCache()
         self._index = MessageIndex(self.database, self.queues, self._cache)
@@ -80,6 +80,7 @@ class Engine:
         self.stages.sweep()
         self.queues.load()
         with self.database.transaction(synced=False):
+            self.retention.give_up_what_is_lost()
             self.recovered_messages = self._index.catch_up()
 
     def close(self) -> None:
@@ -97,8 +98,9 @@ class Engine:
     def cycle(self, work: Sequence[Work]) -> None:
         """Do all of it in one transaction; what came of it stands in it when that is committed."""
         self._stored = Counter()
-        self._to_remove = []
         try:
+            if self._is_memory_doubtful:
+                self._believe_the_database()
             with self.database.transaction(synced=any(item.synced or self._makes_queue(item.call) for item in work)):
                 if self._is_index_behind:
                     self._index.catch_up()
@@ -114,14 +116,14 @@ class Engine:
             logger.exception("a cycle of the store failed", extra={"action": "store_cycle_failed"})
             for item in work:
                 item.error = _as_refusal(error, is_outcome_unknown=isinstance(item.call, Request))
-            # What was appended stays in the logs, so it is part of the queues, although nobody was told so.
-            self._is_index_behind = True
-            self._index.forget_noted()
-            self.queues.reload()
-            self._cache.forget()
-            self.stages.spare_files()
+            self._is_memory_doubtful = True
+            # At once if the database lets us: others look at the queues meanwhile. Else the next cycle begins with it.
+            with contextlib.suppress(Exception):
+                self._believe_the_database()
         else:
-            self._remove_logs()
+            if self.queues.forgotten:
+                self._cache.forget(self.queues.remove_forgotten())
+            self.retention.truncate_logs()
             self.stages.remove_files()
             for queue, count in self._stored.items():
                 if count:
@@ -134,20 +136,21 @@ class Engine:
         """A queue that a push makes must survive what the push survives."""
         return isinstance(call, Request) and call.queue not in self.queues.by_name
 
-    def _remove_logs(self) -> None:
-        """Only now that their queues are gone from the database for good."""
-        for queue in self._to_remove:
-            queue.log.close()
-            shutil.rmtree(queue.log.base, ignore_errors=True)
-            self._cache.forget([queue.queue_id])
+    def _believe_the_database(self) -> None:
+        """After a cycle that was rolled back: memory may say what is not so."""
+        # What was appended stays in the logs, so it is part of the queues, although nobody was told so.
+        self._is_index_behind = True
+        self._index.forget_noted()
+        self.retention.forget_truncations()
+        self.stages.spare_files()
+        self.queues.reload()
+        self._cache.forget()
+        self._is_memory_doubtful = False
 
     # --- what takes more than one part ---
 
     def delete_queue(self, name: str) -> bool:
-        queue = self.overview.delete(name)
-        if queue is not None:
-            self._to_remove.append(queue)
-        return queue is not None
+        return self.overview.delete(name)
 
     def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
         moved = self.overview.seek(group, self.queues.existing(queue), partition, target)

@@ -72,11 +72,11 @@ class Overview:
             return int(row[0])
         return max(self._lag(queue, group).lag_messages for group in queue.groups.values())
 
-    def delete(self, name: str) -> OpenQueue | None:
-        """Take the queue out of the database; the caller removes its log when that is committed."""
+    def delete(self, name: str) -> bool:
+        """Take the queue out of the database; its log is removed when that is committed. False when there is none."""
         queue = self._queues.by_name.get(name)
         if queue is None:
-            return None
+            return False
         mine = "IN (SELECT id FROM partitions WHERE queue_id = ?)"
         for statement in (
             f"DELETE FROM trace_names WHERE trace_id IN (SELECT id FROM traces WHERE partition_id {mine})",
@@ -91,7 +91,8 @@ class Overview:
             "DELETE FROM queues WHERE id = ?",
         ):
             self._database.do(statement, (queue.queue_id,))
-        return self._queues.forget(name)
+        self._queues.forget(name)
+        return True
 
     # --- messages ---
 

@@ -5,6 +5,8 @@ All of it can be made again from the database and the logs, and is, when a cycle
 
 from __future__ import annotations
 
+import logging
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from forebay.commitlog import CommitLog, LogOptions
 from forebay.commitlog.filesystem import Filesystem
 from forebay.errors import UnknownQueue
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of
+
+logger = logging.getLogger(__name__)
 
 _encode_options = msgspec.json.Encoder().encode
 _decode_options = msgspec.json.Decoder(QueueOptions).decode
@@ -56,15 +60,34 @@ class Queues:
         self._clock = clock
         self.by_name: dict[str, OpenQueue] = {}
         self.by_id: dict[int, OpenQueue] = {}
+        self.forgotten: dict[int, OpenQueue] = {}
+        """Taken out in this cycle. Until that is committed they may have to come back, with their logs."""
+        self._last_number = 0
 
     def load(self) -> None:
         """Open every queue that the database knows."""
+        self._read()
+        row = self._database.one("SELECT seq FROM sqlite_sequence WHERE name = 'queues'")
+        names = self._filesystem.list_directory(self._directory / "queues")
+        numbers = {int(name) for name in names if name.isdecimal()}
+        self._last_number = max([0, *numbers, *(row or ())])
+        strangers = sorted(numbers - self.by_id.keys())
+        if strangers:
+            # Of a queue that was being made, or removed, when the process was killed; or of another database.
+            logger.warning(
+                "%s: logs of no queue that the database knows: %s; they are left alone",
+                self._directory / "queues",
+                ", ".join(map(str, strangers)),
+                extra={"action": "store_strange_logs"},
+            )
+
+    def _read(self) -> None:
         for row in self._database.all("SELECT id, name, namespace, task, options, created_us FROM queues ORDER BY id"):
             self._open(*row)
 
     def _open(self, queue_id: int, name: str, namespace: str, task: str, options: bytes, created_us: int) -> OpenQueue:
         info = Queue(name, namespace, task, _decode_options(options), created_us)
-        known = self.by_id.get(queue_id)
+        known = self.by_id.get(queue_id) or self.forgotten.pop(queue_id, None)
         log = known.log if known else self._open_log(queue_id)
         queue = OpenQueue(queue_id, info, log)
         rows = self._database.all("SELECT name, id FROM partitions WHERE queue_id = ?", (queue_id,))
@@ -84,10 +107,9 @@ class Queues:
 
     def reload(self) -> None:
         """After a cycle that was rolled back: believe the database, not memory. Logs stay open."""
-        logs = {queue.queue_id: queue.log for queue in self.by_id.values()}
         self.by_name = {}
         before, self.by_id = self.by_id, dict(self.by_id)
-        self.load()
+        self._read()
         for queue_id, queue in before.items():
             for name, group in queue.groups.items():
                 known_group = self.by_id[queue_id].groups.get(name)
@@ -95,8 +117,8 @@ class Queues:
                     known_group.last_active_us = group.last_active_us
         known = {row[0] for row in self._database.all("SELECT id FROM queues")}
         for queue_id in set(before) - known:
-            logs[queue_id].close()
-            del self.by_id[queue_id]
+            # It was made in what was rolled back, so nobody was told of anything in its log.
+            remove_log(self.by_id.pop(queue_id))
 
     def existing(self, name: str) -> OpenQueue:
         queue = self.by_name.get(name)
@@ -117,8 +139,12 @@ class Queues:
             _encode_options(QueueOptions()),
             self._clock.now_us(),
         )
-        statement = "INSERT INTO queues (name, namespace, task, options, created_us) VALUES (?, ?, ?, ?, ?)"
-        return self._open(self._database.insert(statement, values), *values)
+        # Counted here: a rollback would set the database's own count back, and the next queue would find a log that
+        # somebody else has written.
+        self._last_number += 1
+        statement = "INSERT INTO queues (id, name, namespace, task, options, created_us) VALUES (?, ?, ?, ?, ?, ?)"
+        self._database.do(statement, (self._last_number, *values))
+        return self._open(self._last_number, *values)
 
     def configure(self, name: str, options: QueueOptions, namespace: str, task: str) -> Queue:
         queue = self.made(name, namespace, task)
@@ -147,11 +173,22 @@ class Queues:
         queue = self.by_id.get(int(queue_id[:18]))
         return (queue, int(partition_id[:18])) if queue else None
 
-    def forget(self, name: str) -> OpenQueue:
+    def forget(self, name: str) -> None:
         queue = self.by_name.pop(name)
-        del self.by_id[queue.queue_id]
-        return queue
+        self.forgotten[queue.queue_id] = self.by_id.pop(queue.queue_id)
+
+    def remove_forgotten(self) -> list[int]:
+        """Remove their logs, now that they are gone from the database for good; returns their numbers."""
+        removed = list(self.forgotten)
+        while self.forgotten:
+            remove_log(self.forgotten.popitem()[1])
+        return removed
 
     def close(self) -> None:
         for queue in self.by_id.values():
             queue.log.close()
+
+
+def remove_log(queue: OpenQueue) -> None:
+    queue.log.close()
+    shutil.rmtree(queue.log.base, ignore_errors=True)

@@ -6,11 +6,16 @@ Disk space comes back when a whole segment of the log is below all floors.
 
 from __future__ import annotations
 
+import logging
+
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import MessageIndex, Partition
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.clock import Clock
+from forebay.errors import ForebayError
+
+logger = logging.getLogger(__name__)
 
 _SECOND_US = 1_000_000
 
@@ -32,6 +37,8 @@ class Retention:
         self._popper = popper
         self._clock = clock
         self._freed = freed
+        self._to_truncate: dict[int, int] = {}
+        """Queues by number, and the seq before which their logs are not needed once this is committed."""
 
     def apply(self) -> int:
         return sum(self._apply(queue) for queue in list(self._queues.by_id.values()))
@@ -108,9 +115,57 @@ class Retention:
         return count, size
 
     def _free(self, queue: OpenQueue) -> None:
-        """Give back segments that hold nothing any partition keeps."""
+        """Note which segments hold nothing that any partition keeps."""
         row = self._database.one(
             "SELECT min(b.record_seq) FROM blocks b JOIN partitions p ON p.id = b.partition_id WHERE p.queue_id = ?",
             (queue.queue_id,),
         )
-        queue.log.truncate_before(row[0] if row and row[0] is not None else queue.log.next_seq)
+        self._to_truncate[queue.queue_id] = row[0] if row and row[0] is not None else queue.log.next_seq
+
+    def truncate_logs(self) -> None:
+        """Give the segments back, now that it is on the disk that nobody needs them. What fails is left for later."""
+        while self._to_truncate:
+            queue_id, seq = self._to_truncate.popitem()
+            queue = self._queues.by_id.get(queue_id)
+            try:
+                if queue is not None:
+                    queue.log.truncate_before(seq)
+            except (OSError, ForebayError) as error:
+                logger.warning("segments are not removed: %s", error, extra={"action": "store_truncate_failed"})
+
+    def give_up_what_is_lost(self) -> None:
+        """When opening: let floors rise over messages whose segments are gone, or what is behind is never reached."""
+        for queue in self._queues.by_id.values():
+            first_seq = queue.log.first_seq
+            lost = self._database.all(
+                "SELECT b.partition_id, max(b.last_seq) FROM blocks b JOIN partitions p ON p.id = b.partition_id "
+                "WHERE p.queue_id = ? AND b.record_seq < ? GROUP BY b.partition_id",
+                (queue.queue_id, first_seq),
+            )
+            for number, floor in lost:
+                self._give_up(number, floor, first_seq)
+            if lost:
+                logger.warning(
+                    "queue %r: messages before seq %d, of %d partitions, are not in its log any more, and given up",
+                    queue.info.name,
+                    first_seq,
+                    len(lost),
+                    extra={"action": "store_segments_lost"},
+                )
+
+    def _give_up(self, number: int, floor: int, first_seq: int) -> None:
+        for table in ("transaction_ids", "deleted_messages"):
+            self._database.do(f"DELETE FROM {table} WHERE partition_id = ? AND seq <= ?", (number, floor))
+        self._database.do("DELETE FROM blocks WHERE partition_id = ? AND record_seq < ?", (number, first_seq))
+        (kept,) = self._database.one("SELECT coalesce(sum(count), 0) FROM blocks WHERE partition_id = ?", (number,))
+        (gone,) = self._database.one("SELECT count(*) FROM deleted_messages WHERE partition_id = ?", (number,))
+        # The bytes of what is lost are known to nobody: what is left is taken for average.
+        self._database.do(
+            "UPDATE partitions SET floor_seq = max(floor_seq, ?), removed = pushed - ?, "
+            "size = CASE WHEN pushed > removed THEN size * ? / (pushed - removed) ELSE 0 END WHERE id = ?",
+            (floor, kept - gone, kept - gone, number),
+        )
+
+    def forget_truncations(self) -> None:
+        """After a rollback."""
+        self._to_truncate.clear()

@@ -225,7 +225,7 @@ class EmbeddedStore:
         await self._call(lambda: self._engine.database.do(statement, (name, is_set)), synced=True)
 
     async def apply_retention(self) -> int:
-        return await self._call(self._engine.retention.apply)
+        return await self._call(self._engine.retention.apply, synced=True)
 
     # --- Arrow ---
 

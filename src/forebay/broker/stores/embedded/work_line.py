@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from forebay.broker.stores.embedded.pushing import Request
+from forebay.errors import StoreUnavailable
 
 LARGE_PUSH_ITEMS = 32
 """A push of so many messages is worth a cycle of its own."""
@@ -60,6 +61,8 @@ class WorkLine:
         await asyncio.to_thread(self._thread.join)
 
     def submit(self, call: Callable[[], Any] | Request, *, synced: bool) -> asyncio.Future[Any]:
+        if self._is_ending:
+            raise StoreUnavailable("the store is being closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._waiting.append(Work(call, future, synced))
