@@ -13,7 +13,17 @@ import pyarrow as pa
 import pytest
 
 from fixtures.running_stores import any_server, fresh, shared_postgres_database
-from forebay.client import Address, AsyncClient, Client, Refused, TransactionFailed, Unreachable, arrow, parse_address
+from forebay.client import (
+    Address,
+    AsyncClient,
+    Client,
+    OutcomeUnknown,
+    Refused,
+    TransactionFailed,
+    Unreachable,
+    arrow,
+    parse_address,
+)
 from forebay.testing.running_server import RunningServer
 
 __all__ = ["any_server", "shared_postgres_database"]
@@ -268,6 +278,20 @@ async def test_an_answer_that_is_lost_stores_nothing_twice(any_server: RunningSe
         answer = await client.push(queue, "once")
         assert answer.status == "duplicate"
         assert [message.data async for message in client.take(queue, wait=False, auto_ack=True)] == ["once"]
+
+
+async def test_a_transaction_whose_answer_is_lost_is_not_said_to_have_failed(any_server: RunningServer) -> None:
+    source, target = fresh("source"), fresh("target")
+    async with (
+        losing_proxy(any_server.url, 1) as url,
+        AsyncClient(any_server.url) as direct,
+        AsyncClient(url, first_pause_seconds=0.01) as client,
+    ):
+        await direct.push(source, 1)
+        (message,) = await direct.pop(source)
+        with pytest.raises(OutcomeUnknown, match="may or may not"):
+            await client.transaction().push(target, 1).ack(message).commit()
+        assert [found.data async for found in direct.take(target, wait=False, auto_ack=True)] == [1]
 
 
 def test_the_client_without_async_does_the_same(tmp_path: Path) -> None:

@@ -20,9 +20,18 @@ program with many tasks need not batch by itself. Each is answered when its own 
 next one is asked. What a server refuses (4xx) is final and raised as `Refused`; what it cannot do now (5xx, 429, no
 connection) is tried again `attempts` times with growing pauses, and then raised as `Unreachable`.
 
+**What nobody can tell.** A transaction that is sent again because its answer was lost may be refused for the very
+reason that its first try was carried out. Then `commit` raises `OutcomeUnknown`, and `TransactionFailed` only where
+nothing of it happened for sure. An `ack` that finds its lease finished after such a loss returns False.
+
+**Close.** It ends every call under way with `ClientClosed`, in whatever thread or task, and nothing is sent behind it;
+whoever calls later gets the same. So does a call in a forked child: the connections are the parent's, and the child
+makes a client of its own.
+
 **Leases.** `take` hands out messages one by one; those that were fetched but not handed out yet are leased too. For
 work that takes longer than the lease use `consume`, which renews the lease while the handler runs, acknowledges when
-it returns, and reports the error when it raises.
+it returns, and reports the error when it raises. A renewal that reaches no server is soon tried again, for as long as
+the handler runs; only the server's word that the lease is lost ends it.
 
 **Many at a time.** `read_arrow` and `iter_arrow` read a queue as Arrow columns, without a group. `stage` and `commit`
 write rows once, however often the program that writes them is killed and starts again:
@@ -33,15 +42,27 @@ write rows once, however often the program that writes them is killed and starts
 
 from forebay.client.addresses import Address, parse_address
 from forebay.client.async_client import AsyncClient
-from forebay.client.messages import Committed, Message, Pushed, PushSummary, Refused, TransactionFailed, Unreachable
+from forebay.client.messages import (
+    ClientClosed,
+    Committed,
+    Message,
+    OutcomeUnknown,
+    Pushed,
+    PushSummary,
+    Refused,
+    TransactionFailed,
+    Unreachable,
+)
 from forebay.client.sync_client import Client
 
 __all__ = [
     "Address",
     "AsyncClient",
     "Client",
+    "ClientClosed",
     "Committed",
     "Message",
+    "OutcomeUnknown",
     "PushSummary",
     "Pushed",
     "Refused",

@@ -17,6 +17,7 @@ from forebay.client import arrow
 from forebay.client.addresses import Address, address_of
 from forebay.client.arrow import Rows
 from forebay.client.completing import Completer
+from forebay.client.keeping import keep_leases
 from forebay.client.messages import (
     Acknowledging,
     Committed,
@@ -73,6 +74,10 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
+        """Ends every call under way with `ClientClosed`; nothing is sent any more.
+
+        A handler that `consume` has called is let finish, but its message cannot be acknowledged any more.
+        """
         await self._transport.close()
 
     # --- the way in ---
@@ -181,7 +186,11 @@ class AsyncClient:
     async def ack(
         self, messages: Message | Sequence[Message], status: str | bool = "completed", *, error: str | None = None
     ) -> bool:
-        """Answer for messages of one group. True when the server took all the answers; a lost lease gives False."""
+        """Answer for messages of one group. True when the server took all the answers; a lost lease gives False.
+
+        So does, now and then, an ack that counted: when its answer was lost on the way, it is sent again and finds its
+        lease finished. False therefore says that a message may come again, and not that it will.
+        """
         found = [messages] if isinstance(messages, Message) else list(messages)
         if not found:
             return True
@@ -219,7 +228,8 @@ class AsyncClient:
             found = await self.pop(address, batch=batch, wait=wait, **options)
             if not found and not wait:
                 return
-            keeper = asyncio.create_task(self._keep(found, renew_every_seconds))
+            leases = {message.lease_id for message in found if message.lease_id}
+            keeper = asyncio.create_task(keep_leases(self._renew_for, leases, renew_every_seconds))
             try:
                 for message in found:
                     await self._handle(message, handler)
@@ -234,17 +244,12 @@ class AsyncClient:
         else:
             await self.ack(message)
 
-    async def _keep(self, messages: Sequence[Message], every_seconds: float) -> None:
-        leases = dict.fromkeys(message.lease_id for message in messages)
-        while leases:
-            await asyncio.sleep(every_seconds)
-            for lease_id in list(leases):
-                if not await self.renew(lease_id, seconds=round(3 * every_seconds) or 1):
-                    del leases[lease_id]
+    async def _renew_for(self, lease_id: str, seconds: int) -> bool:
+        return await self.renew(lease_id, seconds=seconds)
 
     def transaction(self) -> Transaction:
         """Pushes and acks that happen together or not at all; finish it with `commit`."""
-        return Transaction(self._json)
+        return Transaction(self._transport)
 
     # --- groups and reading ---
 

@@ -11,6 +11,7 @@ followed, nothing is decompressed, and no proxy is looked for in the environment
 | it ends before the answer does | ConnectionResetError; a kept one is first tried anew on a fresh one |
 | the answer is no HTTP | `NotHttp` |
 | the caller is cancelled | the connection is closed: its answer would be taken for that of the next request |
+| the origin is closed | ConnectionError, and nothing is sent any more |
 """
 
 from __future__ import annotations
@@ -37,6 +38,13 @@ class Response(NamedTuple):
     body: bytes
     location: str = ""
     """Where a redirect points to."""
+
+
+class Tries:
+    """What is known of the tries of one request. While one is `unanswered`, a server may have done what it asks for."""
+
+    def __init__(self) -> None:
+        self.unanswered = 0
 
 
 class Connection(asyncio.Protocol):
@@ -153,9 +161,13 @@ class Origin:
         self._tls: ssl.SSLContext | None = None
         self._open: set[Connection] = set()
         self._idle: list[Connection] = []
+        self._is_closed = False
 
-    async def request(self, method: str, target: str, body: bytes | None, content_type: str) -> Response:
+    async def request(
+        self, method: str, target: str, body: bytes | None, content_type: str, tries: Tries | None = None
+    ) -> Response:
         """`target` begins with a slash, and is encoded."""
+        tries = tries or Tries()
         described = "" if body is None else f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         if body is None and method in ("POST", "PUT"):
             described = "Content-Length: 0\r\n"
@@ -163,14 +175,18 @@ class Origin:
         idle = self._idle_connection()
         if idle is not None:
             try:
-                return await self._exchange(idle, head, body or b"")
+                return await self._exchange(idle, head, body or b"", tries)
             except ConnectionError:
-                pass  # the server has closed it, as it may: that says nothing about a new one
-        return await self._exchange(await self._connected(), head, body or b"")
+                if self._is_closed:
+                    raise
+                # Otherwise the server has closed it, as it may: that says nothing about a new one.
+        return await self._exchange(await self._connected(), head, body or b"", tries)
 
-    async def _exchange(self, connection: Connection, head: bytes, body: bytes) -> Response:
+    async def _exchange(self, connection: Connection, head: bytes, body: bytes, tries: Tries) -> Response:
+        tries.unanswered += 1
         try:
             response = await connection.exchange(head, body)
+            tries.unanswered -= 1
         finally:
             if not connection.is_reusable:
                 connection.close()
@@ -192,11 +208,15 @@ class Origin:
             self._tls = ssl.create_default_context()
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(Connection, self._host, self._port, ssl=self._tls)
+        if self._is_closed:
+            connection.close()
+            raise ConnectionAbortedError("closed while it connected")
         self._open.add(connection)
         return connection
 
     async def close(self) -> None:
-        """What waits for an answer fails."""
+        """What waits for an answer fails, and nothing is sent any more."""
+        self._is_closed = True
         self._idle.clear()
         ending = [connection.ended for connection in self._open]
         while self._open:

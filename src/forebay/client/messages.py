@@ -88,6 +88,19 @@ class Unreachable(Transient):
     """No server could do it, after all attempts. A push may or may not have been stored: push it again with its id."""
 
 
+class OutcomeUnknown(Unreachable):
+    """It was refused when it was asked for again, after the answer to an earlier try was lost. That try may have done
+    it, and be the reason for the refusal; or nothing was done. Look what is there before you do it anew."""
+
+
+class ClientClosed(Permanent):
+    """This client sends nothing any more: it was closed, or a fork left it in the child. What was under way when it was
+    closed may or may not have been done."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, remedy="Make a new client")
+
+
 class TransactionFailed(ForebayError):
     """Nothing of the transaction happened."""
 

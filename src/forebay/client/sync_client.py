@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -14,7 +15,8 @@ import pyarrow as pa
 from forebay.client.addresses import Address
 from forebay.client.arrow import Rows
 from forebay.client.async_client import AsyncClient
-from forebay.client.messages import Committed, Message, Pushed, PushSummary
+from forebay.client.lifetime import Lifetime
+from forebay.client.messages import ClientClosed, Committed, Message, Pushed, PushSummary
 from forebay.client.transaction import Transaction
 
 T = TypeVar("T")
@@ -24,10 +26,14 @@ class Client:
     """Use it as `with Client(url) as client:`. Its methods may be called from any thread."""
 
     def __init__(self, *urls: str, **options: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="forebay-client", daemon=True)
-        self._thread.start()
         self._client = AsyncClient(*urls, **options)
+        self._lifetime = Lifetime()
+        self._submitting = threading.RLock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=_run_until_stopped, args=[self._loop], name="forebay-client", daemon=True
+        )
+        self._thread.start()
 
     def __enter__(self) -> Client:
         return self
@@ -38,12 +44,30 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        if self._loop.is_closed():
-            return
-        self._run(self._client.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        """Ends every call under way, of any thread, with `ClientClosed`; nothing is sent any more.
+
+        A handler that `consume` has called goes on in its thread, but its message cannot be acknowledged any more.
+        """
+        if not self._lifetime.is_of_this_process:
+            return  # a forked child has nothing of it to close: the thread and the connections are the parent's
+        with self._submitting:
+            is_first = not self._lifetime.is_over
+            self._lifetime.end()
+        if is_first:
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._thread.join()
-        self._loop.close()
+
+    async def _end(self) -> None:
+        try:
+            await self._client.close()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await self._loop.shutdown_asyncgens()
+        finally:
+            # Behind what is queued already: those callbacks hand the outcomes to the threads that wait for them.
+            self._loop.call_soon(self._loop.stop)
 
     def configure(
         self, queue: str, options: Mapping[str, object] | None = None, *, namespace: str = "", task: str = ""
@@ -146,12 +170,34 @@ class Client:
         return self._run(self._client.post(path, body))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._submitted(work)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            self._lifetime.check()
+            raise
         except BaseException:
             future.cancel()
             raise
+
+    def _submitted(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        try:
+            # First without the lock, which in a forked child may be held by a thread that is not there.
+            self._lifetime.check()
+            with self._submitting:
+                # With it: what is submitted before the end is known to the loop by then, and ended with the rest.
+                self._lifetime.check()
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except ClientClosed:
+            work.close()  # else Python warns that it was never awaited
+            raise
+
+
+def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 async def _next_or_none(batches: AsyncIterator[pa.RecordBatch]) -> pa.RecordBatch | None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from forebay.client.addresses import Address, address_of
-from forebay.client.messages import Message, TransactionFailed
+from forebay.client.connection import Tries
+from forebay.client.messages import Message, OutcomeUnknown, Refused, TransactionFailed
 from forebay.client.outgoing import all_outgoing
+from forebay.client.transport import Transport
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.decode
 
 
 class Transaction:
     """What it is told is done all at once by `commit`, or not at all."""
 
-    def __init__(self, send: Callable[[str, str, object], Awaitable[Any]]) -> None:
-        self._send = send
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._tries = Tries()  # of all commits together: one that ended without an answer may have been carried out
         self._operations: list[dict[str, object]] = []
 
     def push(self, address: str | Address, *batch: object) -> Transaction:
@@ -36,8 +43,26 @@ class Transaction:
         return self
 
     async def commit(self) -> list[dict[str, Any]]:
-        """Raises `TransactionFailed` when nothing of it happened."""
-        outcome = await self._send("POST", "/api/v1/transaction", {"operations": self._operations})
-        if not outcome["success"]:
-            raise TransactionFailed(str(outcome.get("error") or "the transaction was refused"))
-        return outcome["results"]  # type: ignore[no-any-return]
+        """Raises `TransactionFailed` when nothing of it happened, and `OutcomeUnknown` when nobody can tell any more.
+
+        The latter comes of an answer that got lost: the transaction is sent again, and is refused either for a reason
+        of its own or because the first try has done it and its leases are finished.
+        """
+        body = _encode({"operations": self._operations})
+        try:
+            _, answer = await self._transport.request("POST", "/api/v1/transaction", body, tries=self._tries)
+        except Refused as refused:
+            if self._tries.unanswered:
+                raise _unknown(str(refused)) from refused
+            raise
+        outcome = _decode(answer)
+        if outcome["success"]:
+            return outcome["results"]  # type: ignore[no-any-return]
+        reason = str(outcome.get("error") or "the transaction was refused")
+        raise _unknown(reason) if self._tries.unanswered else TransactionFailed(reason)
+
+
+def _unknown(reason: str) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the transaction may or may not have happened: the answer to an earlier try was lost, and then: {reason}"
+    )

@@ -10,11 +10,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forebay.client.connection import Origin, Response
+from forebay.client.connection import Origin, Response, Tries
+from forebay.client.lifetime import Lifetime
 from forebay.client.messages import Refused, Unreachable
 from forebay.clock import Clock, SystemClock
 
 _RETRIED = frozenset({429, 500, 502, 503, 504, 507})
+_SAYS_NOTHING = frozenset({500, 502, 504})
+"""A bug in the midst of it, or a proxy that has lost the server: whether the request was carried out stays open."""
 
 
 class Transport:
@@ -43,7 +46,7 @@ class Transport:
         self._origins = {url: Origin(url, headers) for url in self._urls}
         self._clock = clock or SystemClock()
         self._unhealthy_until: dict[str, float] = {}
-        self._is_closed = False
+        self._lifetime = Lifetime()
 
     async def request(
         self,
@@ -53,20 +56,25 @@ class Transport:
         *,
         extra_seconds: float = 0,
         content_type: str = "application/json",
+        tries: Tries | None = None,
     ) -> tuple[int, bytes]:
-        """The answer's status and body. Retries what may succeed later; raises `Refused` for what will not."""
+        """The answer's status and body. Retries what may succeed later; raises `Refused` for what will not.
+
+        Give `tries` to learn whether a try before the one that was answered may have been carried out.
+        """
+        tries = tries or Tries()
         fault = "no attempt was made"
         for attempt in range(self._attempts):
             if attempt:
                 pause = self._first_pause_seconds * 2 ** (attempt - 1)
-                await asyncio.sleep(pause * random.uniform(0.8, 1.2))
-            if self._is_closed:
-                raise Unreachable("the client is closed")
+                await self._lifetime.wait_for(None, asyncio.sleep, pause * random.uniform(0.8, 1.2))
             url = self._choose(attempt)
             try:
-                async with asyncio.timeout(self._timeout_seconds + extra_seconds):
-                    response = await self._origins[url].request(method, path, body, content_type)
-            except (TimeoutError, OSError) as error:
+                response = await self._lifetime.wait_for(
+                    self._timeout_seconds + extra_seconds,
+                    self._origins[url].request, method, path, body, content_type, tries,
+                )  # fmt: skip
+            except OSError as error:  # TimeoutError is one
                 self._unhealthy_until[url] = self._clock.monotonic() + self._retry_unhealthy_seconds
                 fault = f"{url}: {str(error) or type(error).__name__}"
                 continue
@@ -74,6 +82,7 @@ class Transport:
                 return response.status, response.body
             if response.status not in _RETRIED:
                 raise Refused(response.status, _detail(response))
+            tries.unanswered += _leaves_open_what_happened(response)
             fault = f"{url}: {response.status} {_detail(response)}"
         raise Unreachable(f"{method} {path} failed {self._attempts} times, last {fault}")
 
@@ -86,10 +95,23 @@ class Transport:
         return healthy[attempt % len(healthy)]
 
     async def close(self) -> None:
-        """Requests that are under way fail."""
-        self._is_closed = True
+        """Requests that are under way end with `ClientClosed`, and so do those that come later."""
+        if not self._lifetime.is_of_this_process:
+            return  # the connections are the parent's
+        self._lifetime.end()
+        await self._lifetime.ended()
         for origin in self._origins.values():
             await origin.close()
+
+
+def _leaves_open_what_happened(response: Response) -> bool:
+    if response.status in _SAYS_NOTHING:
+        return True
+    try:
+        problem: Any = msgspec.json.decode(response.body)
+    except msgspec.DecodeError:
+        return False
+    return isinstance(problem, dict) and problem.get("outcomeUnknown") is True
 
 
 def _detail(response: Response) -> str:

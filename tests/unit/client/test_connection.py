@@ -3,56 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 
 import pytest
 
 from forebay.client.connection import NotHttp, Origin, Response
 from forebay.client.messages import Refused, Unreachable
 from forebay.client.transport import Transport
-
-OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
-Script = Callable[[int, bytes], list[bytes] | None]
-"""What to send in return for the request of that number, piece by piece; None ends the connection after it."""
-
-
-class Peer:
-    """A server by hand. `requests` are what came, head and body; `connections` how many clients connected."""
-
-    def __init__(self, script: Script) -> None:
-        self.requests: list[bytes] = []
-        self.connections = 0
-        self._script = script
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = next((int(line[15:]) for line in head.split(b"\r\n") if line[:15] == b"Content-Length:"), 0)
-                self.requests.append(head + await reader.readexactly(length))
-                pieces = self._script(len(self.requests), self.requests[-1])
-                for piece in pieces or []:
-                    writer.write(piece)
-                    await writer.drain()
-                    await asyncio.sleep(0.001)
-                if pieces is None or pieces[-1:] == [b""]:
-                    return
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
-        finally:
-            writer.close()
-
-
-@asynccontextmanager
-async def serving(script: Script) -> AsyncIterator[tuple[Peer, str]]:
-    peer = Peer(script)
-    server = await asyncio.start_server(peer.serve, "127.0.0.1", 0)
-    try:
-        yield peer, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
+from unit.client.hand_made_server import OK, serving
 
 
 async def ask(origin: Origin, body: bytes | None = None) -> Response:
@@ -178,15 +135,3 @@ async def test_silence_and_redirects_are_told_in_words() -> None:
     async with serving(lambda n, request: [moved]) as (_, url):
         with pytest.raises(Refused, match="https://b/"):
             await transport(url).request("GET", "/x")
-
-
-async def test_closing_ends_what_is_under_way() -> None:
-    async with serving(lambda n, request: []) as (_, url):
-        client = Transport(
-            [url], attempts=3, first_pause_seconds=0.01, timeout_seconds=60, retry_unhealthy_seconds=1, api_key=None
-        )
-        waiting = asyncio.create_task(client.request("GET", "/x"))
-        await asyncio.sleep(0.05)
-        await client.close()
-        with pytest.raises(Unreachable, match="closed"):
-            await asyncio.wait_for(waiting, 5)
