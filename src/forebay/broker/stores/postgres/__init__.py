@@ -45,6 +45,13 @@ Why nothing is missed: a push makes its partition's `last_seq` higher than any `
 seqs are visible in order. Whoever looks around locks the deliveries that it finds, so it either sees the `due_us` that
 a concurrent ack writes, or that ack sees the new `last_seq`.
 
+Why nothing is looked at for ever: whoever writes a delivery makes it due at once only if there is a message behind what
+was seen. A higher `last_seq` is not enough, because the last message may have been deleted. Both are of one snapshot,
+so what is said above holds for the message too. A pop that gets nothing from what is due looks around all the same.
+
+Messages that died of waiting are buried by the pop that comes upon them, in transactions of a bounded size: each
+leaves the partition due, so that what it did is kept, and the pop, or the next one, goes on behind it.
+
 **Ranges as Arrow** (`reading`). PostgreSQL puts the values of a page side by side, so that they come as buffers and
 not row by row. **Stages** (`staging`) become messages in one transaction that claims the epoch, locks its queues and
 pushes in pieces of 4 MiB; pushes to these queues wait for its end, and are refused (503) after 12 seconds.
@@ -101,6 +108,8 @@ that was given a clock passes its time with every query instead.
 | partitions whose numbers are          | 100,000                          | all are forgotten, and found again|
 | remembered by pushes                  |                                  |                                   |
 | partitions entered by one look around | 1,000, and the rest of a stretch | it looks again                    |
+| buried by one transaction of a pop    | 10,000 messages, 64 MiB, and a   | it commits, and the pop goes on   |
+|                                       | piece (500, or the batch)        | in another one, up to 20          |
 | one piece of retention                | 2,000 messages                   | the next piece begins             |
 | one page of a range                   | 4 MiB and a message, 65,536 rows | the next page begins              |
 | one commit of stages                  | 10 minutes                       | rolled back, `StoreUnavailable`   |

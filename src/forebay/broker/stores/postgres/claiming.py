@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Candidates, Claim, DeadLetter, DeliveryState
-from forebay.broker.messages import Message, PopRequest, count_within
+from forebay.broker.messages import ANSWER_BYTES_MAX, Message, PopRequest, count_within
 from forebay.broker.stores.postgres.connections import Connection, rows
 from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, save
 from forebay.broker.stores.postgres.names import wire_id
@@ -17,6 +17,12 @@ from forebay.broker.stores.postgres.queries import query
 from forebay.model.queue import QueueOptions
 
 SECOND_US = 1_000_000
+PIECE_MESSAGES_MIN = 500
+"""How many are read at once where all before them had waited too long, whatever the batch is."""
+BURIED_MAX = 20 * PIECE_MESSAGES_MIN
+BURIED_BYTES_MAX = ANSWER_BYTES_MAX
+"""What one transaction buries before it is content: a backlog that takes longer than a request may take would be rolled
+back, and begun again by every pop."""
 _partition_of = itemgetter(0)
 
 
@@ -36,6 +42,15 @@ class Taken(NamedTuple):
     partition: str
     newest_us: int
     state: DeliveryState
+
+
+class Claimed(NamedTuple):
+    """What came of one transaction."""
+
+    partitions: int
+    messages: list[Message]
+    is_cut_short: bool
+    """Whether it buried as much as it may, so that there may be living messages behind."""
 
 
 class _Decided(NamedTuple):
@@ -69,15 +84,17 @@ class Claiming:
         """Messages that were read whole, by seq."""
         self._sizes: dict[int, int] = {}
         """Bytes of payloads, by seq."""
+        self._buried = 0
+        self._buried_bytes = 0
 
-    async def claim(self, taken: Sequence[Taken]) -> tuple[int, list[Message]]:
-        """Take as many messages as are asked for; returns from how many partitions, and the messages."""
+    async def claim(self, taken: Sequence[Taken]) -> Claimed:
+        """Take as many messages as are asked for."""
         left = self._request
-        fresh = await self._read_fresh(taken, left)
+        fresh = await self._read_fresh(taken, left.batch, left.bytes_max, is_whole=len(taken) == 1)
         claims: list[_Decided] = []
         delivered: list[tuple[Taken, int, int]] = []
         for one in taken:
-            if left.batch <= 0 or left.bytes_max <= 0:
+            if left.batch <= 0 or left.bytes_max <= 0 or self._has_buried_enough():
                 break  # what was not looked at stays due
             claim, due, dead = await self._claim_one(one, fresh.get(one.partition_id, Candidates()), left)
             claims.append(_Decided(one.partition_id, claim, due, dead))
@@ -87,7 +104,8 @@ class Claiming:
         gone = {seq for _, seq, _ in delivered if seq not in self._contents}
         await self._write([self._without(decided, gone) for decided in claims] if gone else claims)
         claimed = sum(any(seq not in gone for seq, _ in decided.claim.delivered) for decided in claims)
-        return claimed, [self._message(*found) for found in delivered if found[1] not in gone]
+        messages = [self._message(*found) for found in delivered if found[1] not in gone]
+        return Claimed(claimed, messages, self._has_buried_enough())
 
     def _without(self, decided: _Decided, gone: set[int]) -> _Decided:
         """Less what was removed or deleted in this very moment: nobody is to wait for an answer to it."""
@@ -135,11 +153,22 @@ class Claiming:
                 return Claim((), (), state), due, dead
             state = claim.state
             dead += claim.dead
-            if claim.taken:
+            self._count_buried(claim.dead)
+            if claim.taken or self._has_buried_enough():
                 return claim, delivery.due_us(state, now_us), dead
-            # Everything that was read is dead: the next may be alive.
-            again = await self._read_fresh([one._replace(state=state)], left)
+            # Everything that was read is dead: the next may be alive. Without payloads, as most may be dead too.
+            limit = max(left.batch, PIECE_MESSAGES_MIN)
+            again = await self._read_fresh([one._replace(state=state)], limit, ANSWER_BYTES_MAX, is_whole=False)
             fresh = again.get(one.partition_id, Candidates())
+
+    def _count_buried(self, dead: Sequence[DeadLetter]) -> None:
+        self._buried += len(dead)
+        for letter in dead:
+            self._buried_bytes += self._sizes.pop(letter.seq, 0)
+            self._contents.pop(letter.seq, None)
+
+    def _has_buried_enough(self) -> bool:
+        return self._buried >= BURIED_MAX or self._buried_bytes >= BURIED_BYTES_MAX
 
     async def _decided(self, state: DeliveryState, ready: Candidates, left: PopRequest) -> Claim | None:
         def claim(batch: int) -> Claim | None:
@@ -160,13 +189,14 @@ class Claiming:
         fitting = count_within([self._sizes.get(pending.seq, 0) for pending in taken.taken], left.bytes_max)
         return taken if fitting == len(taken.taken) else claim(fitting)
 
-    async def _read_fresh(self, taken: Sequence[Taken], left: PopRequest) -> dict[int, Candidates]:
-        is_whole = len(taken) == 1
+    async def _read_fresh(
+        self, taken: Sequence[Taken], limit: int, bytes_max: int, *, is_whole: bool
+    ) -> dict[int, Candidates]:
         values: dict[str, object] = {
             "partition_ids": [one.partition_id for one in taken],
             "seen_seqs": [one.state.last_seen_seq() for one in taken],
-            "limit": left.batch,
-            "bytes_max": left.bytes_max,
+            "limit": limit,
+            "bytes_max": bytes_max,
             "is_whole": is_whole,
         }
         found = cast("list[tuple[Any, ...]]", await rows(self._connection, query("pop_read_fresh"), values))
@@ -207,14 +237,6 @@ class Claiming:
             is_binary=content.is_binary,
             attempts=attempts,
         )
-
-
-def without_removed(state: DeliveryState, removed_seq: int) -> DeliveryState:
-    """The state without what retention has removed."""
-    state = delivery.without_gone(state, lambda seq: seq > removed_seq)
-    if not state.pending and state.cursor_seq < removed_seq:
-        return DeliveryState(removed_seq, finished=state.finished)
-    return state
 
 
 def _first_visible(fresh: Candidates, delay: int, now_us: int) -> Candidates:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from forebay.broker.delivery import DeadLetter, DeliveryState, decode_state, encode_state
+from forebay.broker.delivery import DeadLetter, DeliveryState, decode_state, encode_state, without_gone
 from forebay.broker.stores.postgres.connections import Connection, Cursor, send
 from forebay.broker.stores.postgres.names import storable_text
 from forebay.broker.stores.postgres.queries import query
@@ -31,6 +31,14 @@ class Burial(NamedTuple):
 def read_state(column: bytes, cursor_seq: int) -> DeliveryState:
     """An empty column is a group that has taken nothing from the partition yet."""
     return decode_state(column) if column else DeliveryState(cursor_seq)
+
+
+def without_removed(state: DeliveryState, removed_seq: int) -> DeliveryState:
+    """The state without what retention has removed."""
+    state = without_gone(state, lambda seq: seq > removed_seq)
+    if not state.pending and state.cursor_seq < removed_seq:
+        return DeliveryState(removed_seq, finished=state.finished)
+    return state
 
 
 async def save(connection: Connection, deliveries: Sequence[Delivery], now_us: int) -> Cursor | None:

@@ -55,21 +55,7 @@ async def seek(
     connection: Connection, group: str, queue: str, partition: str | None, target: SeekTarget, now_us: int | None
 ) -> int:
     """Set cursors; leases on them end."""
-    found = cast("list[tuple[Any, ...]]", await rows(connection, query("queue_find"), {"name": queue}))
-    if not found:
-        raise UnknownQueue(queue)
-    queue_id = found[0][-1]
-    subscription = {"queue_id": queue_id, "group": group, "mode": "all", "from_us": 0, "now_us": now_us}
-    await send(connection, query("group_make"), subscription)
-    values: dict[str, object] = {
-        "queue_id": queue_id,
-        "group": group,
-        "seq": target.seq,
-        "time_us": target.time_us,
-        "now_us": now_us,
-    }
-    [[group_id, start_seq, time_us]] = await rows(connection, query("seek_start"), values)
-    start_seq = max(cast("int", start_seq), 0)
+    queue_id, group_id, start_seq, time_us = await _lock(connection, group, queue, target, now_us)
     if partition is not None:
         place: dict[str, object] = {
             "group_id": group_id,
@@ -82,6 +68,33 @@ async def seek(
     await send(connection, query("seek_forget_all"), {"group_id": group_id, "start_seq": start_seq})
     [[count]] = await rows(connection, query("partitions_count"), {"queue_id": queue_id})
     return cast("int", count)
+
+
+async def _lock(
+    connection: Connection, group: str, queue: str, target: SeekTarget, now_us: int | None
+) -> tuple[int, int, int, int]:
+    """Lock the group, made if need be; returns its queue, itself, the seq behind which it is to start, and the time.
+
+    Somebody may delete the group, or its queue, after it was found and before it is locked. Then both are looked for
+    again. A group that this transaction made itself is seen by nobody, so that there is an end to it.
+    """
+    while True:
+        found = cast("list[tuple[Any, ...]]", await rows(connection, query("queue_find"), {"name": queue}))
+        if not found:
+            raise UnknownQueue(queue)
+        queue_id = found[0][-1]
+        subscription = {"queue_id": queue_id, "group": group, "mode": "all", "from_us": 0, "now_us": now_us}
+        await send(connection, query("group_make"), subscription)
+        values: dict[str, object] = {
+            "queue_id": queue_id,
+            "group": group,
+            "seq": target.seq,
+            "time_us": target.time_us,
+            "now_us": now_us,
+        }
+        locked = cast("list[tuple[int, int, int]]", await rows(connection, query("seek_start"), values))
+        for group_id, start_seq, time_us in locked:
+            return queue_id, group_id, max(start_seq, 0), time_us
 
 
 async def delete(connection: Connection, group: str, queue: str | None) -> int:

@@ -7,18 +7,28 @@ they are due next; those that got messages since the group last looked (`looked_
 from __future__ import annotations
 
 import uuid
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from forebay.broker.messages import Message, Popped, PopRequest
-from forebay.broker.stores.postgres.claiming import Claiming, Place, Taken, without_removed
+from forebay.broker.stores.postgres.claiming import Claimed, Claiming, Place, Taken
 from forebay.broker.stores.postgres.connections import Connection, Database, rows
-from forebay.broker.stores.postgres.deliveries import read_state
+from forebay.broker.stores.postgres.deliveries import read_state, without_removed
 from forebay.broker.stores.postgres.names import stored_options
 from forebay.broker.stores.postgres.queries import query
 
 SECOND_US = 1_000_000
 ROUNDS_MAX = 20
-"""How often one pop looks for further partitions when those it got had nothing that may be delivered now."""
+"""How often one pop looks for further partitions when those it got had nothing that may be delivered now, or more dead
+messages than one transaction buries."""
+_NOTHING = Claimed(0, [], is_cut_short=False)
+
+
+class _Round(NamedTuple):
+    """What came of locking deliveries once."""
+
+    locked: int
+    claimed: int
+    is_cut_short: bool
 
 
 class Pop:
@@ -97,21 +107,24 @@ class Pop:
                 "now_us": self._now_us,
             }
             await self._database.ask_for_delivery(query("pop_plan_partition"), values)
-            await self._round(place, "pop_take_partition", values)
+            for _ in range(ROUNDS_MAX):
+                done = await self._round(place, "pop_take_partition", values)
+                if self._is_full() or not done.is_cut_short:
+                    return
             return
         has_looked = False
         for _ in range(ROUNDS_MAX):
             wanted = self._request.partitions - self._claimed
             values = {"group_id": place.group_id, "now_us": self._now_us, "limit": wanted}
-            locked = await self._round(place, "pop_take_due", values)
+            done = await self._round(place, "pop_take_due", values)
             if self._is_full():
                 return
-            if locked < wanted and not has_looked:
-                # What is due is taken; now what came in since.
+            if (done.locked < wanted or done.claimed == 0) and not has_looked:
+                # What is due is taken, or is of no use; now what came in since.
                 has_looked = not await self._look_around(place)
-            elif locked == 0:
+            elif done.locked == 0:
                 # Nothing is due, or others have it in hand: wait for them, so that nothing is missed.
-                if await self._round(place, "pop_wait_due", {**values, "limit": 1}) == 0:
+                if (await self._round(place, "pop_wait_due", {**values, "limit": 1})).locked == 0:
                     return
                 if self._is_full():
                     return
@@ -122,27 +135,26 @@ class Pop:
         found = await self._database.ask_for_delivery(query("pop_look_around"), values)
         return bool(found) and cast("int", found[0][0]) >= 1000
 
-    async def _round(self, place: Place, name: str, values: dict[str, object]) -> int:
-        """Lock deliveries with one query and take from them; returns how many were locked."""
+    async def _round(self, place: Place, name: str, values: dict[str, object]) -> _Round:
+        """Lock deliveries with one query and take from them."""
         left = self._request.after(len(self._messages), self._size_bytes)
 
-        async def work(connection: Connection) -> tuple[int, int, list[Message]]:
+        async def work(connection: Connection) -> tuple[int, Claimed]:
             found = cast("list[tuple[Any, ...]]", await rows(connection, query(name), values))
             if not found:
-                return 0, 0, []
+                return 0, _NOTHING
             taken = [
                 Taken(partition_id, partition, newest_us, without_removed(read_state(state, cursor_seq), removed_seq))
                 for partition_id, state, cursor_seq, partition, newest_us, removed_seq, _ in found
             ]
             claiming = Claiming(connection, place, left, self._lease_id, int(found[0][-1]))
-            claimed, messages = await claiming.claim(taken)
-            return len(found), claimed, messages
+            return len(found), await claiming.claim(taken)
 
-        locked, claimed, messages = await self._database.run(work)
-        self._claimed += claimed
-        self._messages += messages
-        self._size_bytes += sum(len(message.payload) for message in messages)
-        return locked
+        locked, claimed = await self._database.run(work)
+        self._claimed += claimed.partitions
+        self._messages += claimed.messages
+        self._size_bytes += sum(len(message.payload) for message in claimed.messages)
+        return _Round(locked, claimed.partitions, claimed.is_cut_short)
 
 
 async def seconds_until_due(database: Database, request: PopRequest, now_us: int | None) -> float | None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from forebay.broker import delivery
-from forebay.broker.stores.postgres.claiming import without_removed
 from forebay.broker.stores.postgres.connections import Connection, Database, rows, send
-from forebay.broker.stores.postgres.deliveries import Delivery, read_state, save
+from forebay.broker.stores.postgres.deliveries import Delivery, read_state, save, without_removed
 from forebay.broker.stores.postgres.names import stored_options
 from forebay.broker.stores.postgres.queries import query
 
