@@ -71,7 +71,7 @@ class Engine:
         shared = (self.database, self.queues, self._index, self.popper, clock)
         self.overview = Overview(*shared)
         self.retention = Retention(*shared, self.answering.freed)
-        self._pusher = Pusher(self.queues, self._index, clock, self.overview.waiting)
+        self._pusher = Pusher(self.queues, self._index, clock, kept=self.overview.kept, waiting=self.overview.waiting)
         self.traces = Traces(self.database, self.queues)
         self.stages = Stages(directory, self.database, clock)
         self._committer = StageCommitter(

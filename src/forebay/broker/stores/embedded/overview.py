@@ -9,7 +9,7 @@ from forebay.broker.delivery import DeliveryState
 from forebay.broker.messages import Message
 from forebay.broker.overview import GroupLag, PartitionStatus, QueueStatus, SeekTarget
 from forebay.broker.stores.embedded.database import Database
-from forebay.broker.stores.embedded.fetching import message_of
+from forebay.broker.stores.embedded.fetching import message_of, seq_before
 from forebay.broker.stores.embedded.index import MessageIndex, Partition
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
@@ -66,11 +66,18 @@ class Overview:
     def waiting(self, queue: OpenQueue) -> int:
         """Messages that wait for the group that is furthest behind; all of them where there is no group."""
         if not queue.groups:
-            row = self._database.one(
-                "SELECT coalesce(sum(pushed - removed), 0) FROM partitions WHERE queue_id = ?", (queue.queue_id,)
-            )
-            return int(row[0])
-        return max(self._lag(queue, group).lag_messages for group in queue.groups.values())
+            return self.kept(queue)
+        return max(
+            sum(self._left(queue, partition, state) for partition, state in self._behind(queue, group))
+            for group in queue.groups.values()
+        )
+
+    def kept(self, queue: OpenQueue) -> int:
+        """Messages that are there, whoever has had them."""
+        row = self._database.one(
+            "SELECT coalesce(sum(pushed - removed), 0) FROM partitions WHERE queue_id = ?", (queue.queue_id,)
+        )
+        return int(row[0])
 
     def delete(self, name: str) -> bool:
         """Take the queue out of the database; its log is removed when that is committed. False when there is none."""
@@ -150,8 +157,22 @@ class Overview:
         for seq in self._index.ids.seqs({number: [transaction_id]}).values():
             return next(self._walk_partition(queue, partition, seq), None)
         # A minted id is in no index: whoever asks for one by hand waits for the partition to be read.
-        walk = self._walk_partition(queue, partition, 1)
-        return next((message for message in walk if message.transaction_id == transaction_id), None)
+        return self._searched(queue, partition, transaction_id)
+
+    def _searched(self, queue: OpenQueue, partition: Partition, transaction_id: str) -> Message | None:
+        """The ids of a record are looked through as a whole: a message is made of the one that is wanted alone."""
+        seq = partition.floor_seq
+        deleted = self._popper.states.deleted(partition, seq)
+        while blocks := self._index.blocks_after(partition.partition_id, seq, _BLOCKS_AT_ONCE):
+            for block in blocks:
+                record = self._index.record(queue, block)
+                if transaction_id in record.ids:
+                    for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
+                        found = record.first_seq + place
+                        if record.ids[place] == transaction_id and found > partition.floor_seq and found not in deleted:
+                            return message_of(queue, partition.partition_id, record, place)
+                seq = block.last_seq
+        return None
 
     def delete_message(self, wire_id: str, transaction_id: str) -> tuple[OpenQueue, int] | None:
         """Take a message out: a row says that it is gone. Its bytes leave the disk with their segment."""
@@ -184,9 +205,7 @@ class Overview:
             "SELECT mode, from_us, created_us, last_active_us FROM groups WHERE id = ?", (group.group_id,)
         )
         behind, lag, leased, oldest_us = 0, 0, 0, now_us
-        for number in queue.partitions.values():
-            partition = self._popper.states.partition(number)
-            state = self._popper.states.state(group, partition)
+        for partition, state in self._behind(queue, group):
             leased += state.leased_count(now_us)
             left = self._left(queue, partition, state)
             if left:
@@ -206,6 +225,12 @@ class Overview:
             last_active_us=max(active_us, group.last_active_us),
         )
 
+    def _behind(self, queue: OpenQueue, group: Group) -> Iterator[tuple[Partition, DeliveryState]]:
+        """Partitions of which the group has not finished everything; of many, these are mostly few."""
+        for number in self._popper.numbers_behind(queue, group):
+            partition = self._popper.states.partition(number)
+            yield partition, self._popper.states.state(group, partition)
+
     def _left(self, queue: OpenQueue, partition: Partition, state: DeliveryState) -> int:
         seq = max(state.cursor_seq, partition.floor_seq)
         if seq >= partition.last_seq:
@@ -222,15 +247,12 @@ class Overview:
     def seek(self, name: str, queue: OpenQueue, partition: str | None, target: SeekTarget) -> int:
         group = queue.groups.get(name) or self._popper.add_group(queue, name, "all", 0, 0)
         chosen = [number for found, number in queue.partitions.items() if partition in (None, found)]
+        cursor = queue.log.next_seq - 1
+        if target.seq is not None:
+            cursor = max(target.seq - 1, 0)
+        elif target.time_us is not None:
+            cursor = seq_before(queue, target.time_us)
         for number in chosen:
-            place = self._popper.states.partition(number)
-            cursor = queue.log.next_seq - 1
-            if target.seq is not None:
-                cursor = max(target.seq - 1, 0)
-            elif target.time_us is not None:
-                walk = self._walk_partition(queue, place, 1)
-                later = (message.seq for message in walk if message.created_us >= target.time_us)
-                cursor = next(later, queue.log.next_seq) - 1
             self._popper.states.save(group, number, DeliveryState(cursor))
         group.ready = None
         return len(chosen)

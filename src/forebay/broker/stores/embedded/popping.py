@@ -124,13 +124,17 @@ class Popper:
 
     def ready(self, queue: OpenQueue, group: Group) -> ReadyList:
         if group.ready is None:
-            rows = self._database.all(
-                "SELECT p.id FROM partitions p LEFT JOIN states s ON s.partition_id = p.id AND s.group_id = ? "
-                "WHERE p.queue_id = ? AND p.last_seq > max(coalesce(s.cursor_seq, ?), p.floor_seq) ORDER BY p.last_seq",
-                (group.group_id, queue.queue_id, group.start_seq),
-            )
-            group.ready = ReadyList(row[0] for row in rows)
+            group.ready = ReadyList(self.numbers_behind(queue, group))
         return group.ready
+
+    def numbers_behind(self, queue: OpenQueue, group: Group) -> list[int]:
+        """Partitions with messages that the group has not finished; those that got theirs first come first."""
+        rows = self._database.all(
+            "SELECT p.id FROM partitions p LEFT JOIN states s ON s.partition_id = p.id AND s.group_id = ? "
+            "WHERE p.queue_id = ? AND p.last_seq > max(coalesce(s.cursor_seq, ?), p.floor_seq) ORDER BY p.last_seq",
+            (group.group_id, queue.queue_id, group.start_seq),
+        )
+        return [number for (number,) in rows]
 
     def _claim(
         self, queue: OpenQueue, group: Group, partition_id: int, request: PopRequest, lease_id: str

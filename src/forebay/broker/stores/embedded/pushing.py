@@ -41,15 +41,27 @@ class Request:
 
 
 class Pusher:
-    def __init__(self, queues: Queues, index: MessageIndex, clock: Clock, waiting: Callable[[OpenQueue], int]) -> None:
+    def __init__(
+        self,
+        queues: Queues,
+        index: MessageIndex,
+        clock: Clock,
+        *,
+        kept: Callable[[OpenQueue], int],
+        waiting: Callable[[OpenQueue], int],
+    ) -> None:
         self._queues = queues
         self._index = index
         self._clock = clock
+        self._kept = kept
         self._waiting = waiting
+        self._counted: dict[tuple[Callable[[OpenQueue], int], int], int] = {}
+        """What was counted for the pushes that are being stored."""
 
     def push(self, requests: Sequence[Request]) -> Counter[str]:
         """Store requests of one queue each; what failed stands in them. Returns how many messages each queue got."""
         stored: Counter[str] = Counter()
+        self._counted.clear()
         by_queue: dict[str, list[Request]] = {}
         for request in requests:
             by_queue.setdefault(request.queue, []).append(request)
@@ -75,6 +87,7 @@ class Pusher:
 
     def push_tagged(self, items: Sequence[PushItem], tag: bytes) -> Sequence[Pushed]:
         """Store messages of any queues; they count only if the tag is committed with the database's transaction."""
+        self._counted.clear()
         by_queue: dict[str, list[int]] = {}
         for place, item in enumerate(items):
             by_queue.setdefault(item.queue, []).append(place)
@@ -145,11 +158,22 @@ class Pusher:
         limit = queue.info.options.max_size
         if not limit:
             return
-        self._index.settle()  # what waits is counted there
         new = {(item.partition, item.transaction_id) for item in items if not self._is_taken(queue, item, arrivals)}
-        waiting = self._waiting(queue) + arrivals.count
-        if new and waiting + len(new) > limit:
-            raise QueueFull(queue.info.name, waiting, limit)
+        coming = arrivals.count + len(new)
+        # What is kept is at least what waits, so most pushes need not count that. Both are counted once for all that
+        # came together: what they add themselves is in the arrivals.
+        if not new or self._once(self._kept, queue) + coming <= limit:
+            return
+        waiting = self._once(self._waiting, queue)
+        if waiting + coming > limit:
+            raise QueueFull(queue.info.name, waiting + arrivals.count, limit)
+
+    def _once(self, count: Callable[[OpenQueue], int], queue: OpenQueue) -> int:
+        key = count, queue.queue_id
+        if key not in self._counted:
+            self._index.settle()  # what waits is counted there
+            self._counted[key] = count(queue)
+        return self._counted[key]
 
     def _is_taken(self, queue: OpenQueue, item: PushItem, arrivals: Arrivals) -> bool:
         key = queue.partitions.get(item.partition, 0), item.transaction_id
