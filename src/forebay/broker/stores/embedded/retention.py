@@ -2,22 +2,93 @@
 
 A partition's *floor* is the last seq that is gone from it: nothing up to it is delivered, read or counted any more.
 Disk space comes back when a whole segment of the log is below all floors.
+
+What goes is found by walking through the log once, for all partitions of the queue, in pieces: between two of them the
+store's thread does what others have asked for.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from forebay.broker.stores.embedded.database import Database
-from forebay.broker.stores.embedded.index import MessageIndex, Partition
+from forebay.broker.stores.embedded.fetching import seq_before
+from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
+from forebay.broker.stores.embedded.records import StoredRecord
 from forebay.clock import Clock
 from forebay.errors import ForebayError
+from forebay.model.queue import QueueOptions
 
 logger = logging.getLogger(__name__)
 
 _SECOND_US = 1_000_000
+PIECE_MESSAGES_MAX = 20_000
+"""How many messages are looked at before others get their turn."""
+
+
+class _Span(NamedTuple):
+    """What is to be removed of a partition: its messages from one seq to another."""
+
+    partition: str
+    first_seq: int
+    last_seq: int
+
+
+@dataclass(slots=True)
+class _Share:
+    """What was found of it."""
+
+    last_seq: int = 0
+    messages: int = 0
+    size_bytes: int = 0
+
+
+class _Walk:
+    """Goes through a log once for all partitions, for as long as others can wait."""
+
+    def __init__(self, spans: Mapping[int, _Span], deleted: Collection[int]) -> None:
+        self._by_name = {span.partition: (number, span) for number, span in spans.items()}
+        self._end_seq = max(span.last_seq for span in spans.values())
+        self._deleted = deleted
+        self.found: dict[int, _Share] = {}
+        self.messages = 0
+
+    def through(self, records: Iterable[StoredRecord]) -> bool:
+        """False when it stopped before the end."""
+        walked = 0
+        for record in records:
+            if record.first_seq > self._end_seq:
+                return True
+            if walked >= PIECE_MESSAGES_MAX and self.found:
+                return False
+            self._look_at(record)
+            walked += record.count
+        return True
+
+    def _look_at(self, record: StoredRecord) -> None:
+        sizes = record.payload_sizes()
+        for place, name in enumerate(record.partitions):
+            seq = record.first_seq + place
+            number, span = self._by_name.get(name, _NOTHING)
+            if span.first_seq <= seq <= span.last_seq:
+                share = self.found.setdefault(number, _Share())
+                share.last_seq = seq
+                if seq not in self._deleted:
+                    share.messages += 1
+                    share.size_bytes += sizes[place]
+                    self.messages += 1
+
+
+_NOTHING = 0, _Span("", 1, 0)
+
+
+def _is_limited(options: QueueOptions) -> bool:
+    return options.retention_enabled and bool(options.retention_seconds or options.completed_retention_seconds)
 
 
 class Retention:
@@ -40,52 +111,68 @@ class Retention:
         self._to_truncate: dict[int, int] = {}
         """Queues by number, and the seq before which their logs are not needed once this is committed."""
 
-    def apply(self) -> int:
-        return sum(self._apply(queue) for queue in list(self._queues.by_id.values()))
+    def queues(self) -> list[int]:
+        """Those that do not keep everything."""
+        return [queue.queue_id for queue in self._queues.by_id.values() if _is_limited(queue.info.options)]
 
-    def _apply(self, queue: OpenQueue) -> int:
+    def apply(self, queue_id: int) -> tuple[int, bool]:
+        """Remove some of what the queue does not keep any more; returns how many messages, and whether that is all."""
+        queue = self._queues.by_id.get(queue_id)
+        if queue is None or not _is_limited(queue.info.options):
+            return 0, True
+        spans = self._spans(queue)
+        if not spans:
+            return 0, True
+        walk = _Walk(spans, self._deleted(queue))
+        is_all = walk.through(self._records(queue, min(span.first_seq for span in spans.values())))
+        for number, share in walk.found.items():
+            self._raise_floor(queue, number, share)
+        self._free(queue)
+        return walk.messages, is_all
+
+    def _spans(self, queue: OpenQueue) -> dict[int, _Span]:
+        """Of each partition that has something to remove: where that begins and ends."""
         options, now_us = queue.info.options, self._clock.now_us()
-        if not options.retention_enabled or not (options.retention_seconds or options.completed_retention_seconds):
-            return 0
-        removed = 0
-        for number in queue.partitions.values():
+        old_seq = done_seq = 0
+        # Of the queue as a whole: a message that is young keeps those that came behind it, whatever their clock said.
+        if options.retention_seconds:
+            old_seq = seq_before(queue, now_us - options.retention_seconds * _SECOND_US)
+        if options.completed_retention_seconds and queue.groups:
+            done_seq = seq_before(queue, now_us - options.completed_retention_seconds * _SECOND_US)
+        rows = self._database.all(
+            "SELECT id FROM partitions WHERE queue_id = ? AND floor_seq < min(last_seq, ?)",
+            (queue.queue_id, max(old_seq, done_seq)),
+        )
+        spans = {}
+        for (number,) in rows:
             partition = self._popper.states.partition(number)
-            floor = partition.floor_seq
-            if options.retention_seconds:
-                cutoff_us = now_us - options.retention_seconds * _SECOND_US
-                floor = max(floor, self._last_before(queue, partition, cutoff_us, partition.last_seq))
-            if options.completed_retention_seconds and queue.groups:
-                done = min(self._popper.states.cursor_seq(group, partition) for group in queue.groups.values())
-                cutoff_us = now_us - options.completed_retention_seconds * _SECOND_US
-                floor = max(floor, self._last_before(queue, partition, cutoff_us, done))
-            if floor > partition.floor_seq:
-                removed += self._raise_floor(queue, partition, floor)
-        if removed:
-            self._free(queue)
-        return removed
+            floor = min(old_seq, partition.last_seq)
+            if done_seq > floor:
+                cursors = (self._popper.states.cursor_seq(group, partition) for group in queue.groups.values())
+                floor = max(floor, min(done_seq, partition.last_seq, *cursors))
+            first = self._index.blocks_after(number, partition.floor_seq, 1)
+            if first and first[0].first_seq <= floor > partition.floor_seq:
+                spans[number] = _Span(partition.name, max(first[0].first_seq, partition.floor_seq + 1), floor)
+        return spans
 
-    def _last_before(self, queue: OpenQueue, partition: Partition, cutoff_us: int, upto_seq: int) -> int:
-        """The last message of the front that is older than the cutoff, not beyond `upto_seq`."""
-        last = seq = partition.floor_seq
-        while blocks := self._index.blocks_after(partition.partition_id, seq, 64):
-            for block in blocks:
-                record = self._index.record(queue, block)
-                for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
-                    found = record.first_seq + place
-                    if found <= last:
-                        continue
-                    if found > upto_seq or record.created_us[place] >= cutoff_us:
-                        return last
-                    last = found
-                seq = block.last_seq
-        return last
+    def _records(self, queue: OpenQueue, from_seq: int) -> Iterator[StoredRecord]:
+        for record in queue.log.read_records(max(from_seq, queue.log.first_seq)):
+            stored = StoredRecord(record.plain())
+            if self._index.counts(stored.tag):
+                yield stored
 
-    def _raise_floor(self, queue: OpenQueue, partition: Partition, floor: int) -> int:
-        number = partition.partition_id
-        count, size = self._between(queue, partition, floor)
+    def _deleted(self, queue: OpenQueue) -> set[int]:
+        rows = self._database.all(
+            "SELECT d.seq FROM deleted_messages d JOIN partitions p ON p.id = d.partition_id WHERE p.queue_id = ?",
+            (queue.queue_id,),
+        )
+        return {seq for (seq,) in rows}
+
+    def _raise_floor(self, queue: OpenQueue, number: int, share: _Share) -> None:
+        floor = share.last_seq
         self._database.do(
             "UPDATE partitions SET floor_seq = ?, removed = removed + ?, size = size - ? WHERE id = ?",
-            (floor, count, size, number),
+            (floor, share.messages, share.size_bytes, number),
         )
         self._database.do("DELETE FROM blocks WHERE partition_id = ? AND last_seq <= ?", (number, floor))
         self._database.do("DELETE FROM transaction_ids WHERE partition_id = ? AND seq <= ?", (number, floor))
@@ -95,24 +182,6 @@ class Retention:
             if group.ready is not None and group.ready.wakes_us(number) is not None:
                 group.ready.wake(number)
                 self._freed.add(queue.info.name)
-        return count
-
-    def _between(self, queue: OpenQueue, partition: Partition, floor: int) -> tuple[int, int]:
-        """Messages that go when the floor rises, and the bytes of their payloads."""
-        count = size = 0
-        seq = partition.floor_seq
-        deleted = self._popper.states.deleted(partition, seq)
-        while seq < floor and (blocks := self._index.blocks_after(partition.partition_id, seq, 64)):
-            for block in blocks:
-                record = self._index.record(queue, block)
-                sizes = record.payload_sizes()
-                for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
-                    found = record.first_seq + place
-                    if partition.floor_seq < found <= floor and found not in deleted:
-                        count += 1
-                        size += sizes[place]
-                seq = block.last_seq
-        return count, size
 
     def _free(self, queue: OpenQueue) -> None:
         """Note which segments hold nothing that any partition keeps."""

@@ -225,7 +225,13 @@ class EmbeddedStore:
         await self._call(lambda: self._engine.database.do(statement, (name, is_set)), synced=True)
 
     async def apply_retention(self) -> int:
-        return await self._call(self._engine.retention.apply, synced=True)
+        retention, total = self._engine.retention, 0
+        for queue_id in await self._call(retention.queues):
+            is_all = False
+            while not is_all:
+                removed, is_all = await self._call(partial(retention.apply, queue_id), synced=True)
+                total += removed
+        return total
 
     # --- Arrow ---
 
