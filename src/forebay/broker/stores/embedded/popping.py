@@ -21,8 +21,15 @@ from forebay.broker.stores.embedded.ready import ReadyList
 from forebay.broker.stores.embedded.states import States
 from forebay.clock import Clock
 from forebay.errors import InvariantBroken
+from forebay.model.queue import QueueOptions
 
 _SECOND_US = 1_000_000
+REACH_BEHIND_THE_DEAD = 500
+"""How many messages are looked at where those before them had waited too long, whatever the batch is."""
+BURIED_MAX = 5_000
+"""How many of one partition are buried at once. Then others get their turn, and the pop goes on behind them."""
+CUT_SHORT = Popped("", [], 0)
+"""Of a pop that has only buried messages so far: ask again."""
 
 
 class Popper:
@@ -35,12 +42,14 @@ class Popper:
         self.states = States(database, queues, self.fetcher)
         self._letters = letters
         self._clock = clock
+        self._is_cut_short = False
 
     def pop(self, request: PopRequest) -> Popped:
         lease_id = str(uuid.uuid4())
         messages = MessageColumns()
         claimed = 0
         left = request
+        self._is_cut_short = False
         for queue in self._chosen(request):
             group = self._joined(queue, request)
             for partition_id in self._candidates(queue, group, request):
@@ -54,7 +63,9 @@ class Popper:
                 left = request.after(len(messages), messages.payloads.size_bytes())
                 if left.bytes_max <= 0:
                     return Popped("" if request.auto_ack else lease_id, messages, claimed)
-        return Popped(lease_id if claimed and not request.auto_ack else "", messages if claimed else [], claimed)
+        if not claimed:
+            return CUT_SHORT if self._is_cut_short else Popped("", [], 0)
+        return Popped("" if request.auto_ack else lease_id, messages, claimed)
 
     def _chosen(self, request: PopRequest) -> list[OpenQueue]:
         if request.queue:
@@ -145,13 +156,9 @@ class Popper:
         if found is None:
             raise InvariantBroken(f"partition {partition_id} of queue {queue.info.name!r} is ready and has no row")
         partition, state = found
-        window = options.window_buffer_seconds
-        if window and not delivery.is_due(partition.newest_us, window, now_us=now_us):
-            ready.put_to_sleep(partition_id, partition.newest_us + window * _SECOND_US)
+        if self._is_left_alone(ready, partition, state, options, now_us):
             return None
-        if delivery.is_held(state, options, now_us):
-            self.rest(ready, partition, state)
-            return None
+        reach, buried = request.batch, 0
         while True:
             seq = max(state.last_seen_seq(), partition.floor_seq)
             gone = self.states.deleted(partition, seq)
@@ -160,11 +167,12 @@ class Popper:
                 partition,
                 seq,
                 gone,
-                batch=request.batch,
+                batch=reach,
                 bytes_max=request.bytes_max,
                 delay=options.delayed_processing_seconds,
             )
-            short = None if request.auto_ack else lease_rows.leased(state, fresh.seqs, options, now_us, lease_id)
+            is_short = not request.auto_ack and not buried
+            short = None if not is_short else lease_rows.leased(state, fresh.seqs, options, now_us, lease_id)
             if short is not None:
                 self.states.save_encoded(group, partition_id, short, lease_rows.encode(short))
                 ready.put_to_sleep(partition_id, short.until_us)
@@ -174,17 +182,36 @@ class Popper:
                 self.rest(ready, partition, state, due_us)
                 return None
             self.states.save(group, partition_id, taken.state)
-            if not state.pending and not taken.dead:
+            if not known:
                 # All of it is new, so it is what was fetched, as it was fetched.
                 self.rest(ready, partition, taken.state, is_served=True)
                 return fresh
             self.bury(queue, partition_id, group.name, taken.dead, known)
             state = taken.state
+            buried += len(taken.dead)
             if taken.taken:
                 break
+            if buried >= BURIED_MAX:
+                ready.rotate(partition_id)
+                self._is_cut_short = True
+                return None
             # Everything in reach was dead; behind it there may be something alive.
+            reach = max(request.batch, REACH_BEHIND_THE_DEAD)
         self.rest(ready, partition, state, is_served=True)
         return columns_of([_attempted(known[seq], attempts) for seq, attempts in taken.delivered])
+
+    def _is_left_alone(
+        self, ready: ReadyList, partition: Partition, state: DeliveryState, options: QueueOptions, now_us: int
+    ) -> bool:
+        """Whether its window is still open, or somebody holds it; then it is put where it belongs."""
+        window = options.window_buffer_seconds
+        if window and not delivery.is_due(partition.newest_us, window, now_us=now_us):
+            ready.put_to_sleep(partition.partition_id, partition.newest_us + window * _SECOND_US)
+            return True
+        if delivery.is_held(state, options, now_us):
+            self.rest(ready, partition, state)
+            return True
+        return False
 
     def _decided(
         self,
@@ -196,7 +223,7 @@ class Popper:
         lease_id: str,
         now_us: int,
     ) -> tuple[Claim | None, dict[int, Message]]:
-        """What is claimed; and the messages of it by their seqs, where it is more than what is new."""
+        """What is claimed; and the messages of it by their seqs, where it is not just what was fetched."""
 
         def claim(batch: int) -> Claim | None:
             return delivery.claim(
@@ -210,7 +237,7 @@ class Popper:
             )
 
         taken = claim(request.batch)
-        if taken is None or not (state.pending or taken.dead):
+        if taken is None or not (state.pending or taken.dead or len(taken.taken) < len(fresh)):
             return taken, {}
         known = {message.seq: message for message in fresh}
         wanted = [seq for seq, _ in taken.delivered] + [letter.seq for letter in taken.dead]

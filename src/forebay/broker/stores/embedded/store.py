@@ -36,6 +36,7 @@ from forebay.broker.overview import (
 from forebay.broker.push_run import PushRun
 from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.engine import DATABASE_FILE, Engine
+from forebay.broker.stores.embedded.popping import CUT_SHORT
 from forebay.broker.stores.embedded.pushing import Request
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
 from forebay.broker.stores.embedded.work_line import WorkLine
@@ -125,7 +126,10 @@ class EmbeddedStore:
 
     async def pop(self, request: PopRequest) -> Popped:
         makes_queue = request.subscription_mode != "all" and request.queue not in self._engine.queues.by_name
-        return await self._call(lambda: self._engine.popper.pop(request), synced=makes_queue)
+        popped = CUT_SHORT
+        while popped is CUT_SHORT:  # in another cycle, so that others get their turn
+            popped = await self._call(lambda: self._engine.popper.pop(request), synced=makes_queue)
+        return popped
 
     async def seconds_until_due(self, request: PopRequest) -> float | None:
         return await self._call(lambda: self._engine.popper.seconds_until_due(request))
