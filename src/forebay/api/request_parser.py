@@ -133,24 +133,27 @@ class RequestParser:
             raise _head_too_large()
 
     def _feed(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._feed_without_upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserError as error:
-            if isinstance(error.__context__, Problem):
-                raise error.__context__ from None
-            raise wrong(None, f"this is no HTTP request: {error}") from error
+        while data:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                # Nothing is upgraded here. llhttp takes what follows for another protocol: it gets the head once more.
+                data = self._head_without_upgrade() + data[upgrade.args[0] :]
+            except httptools.HttpParserError as error:
+                if isinstance(error.__context__, Problem):
+                    raise error.__context__ from None
+                raise wrong(None, f"this is no HTTP request: {error}") from error
+            else:
+                return
 
-    def _feed_without_upgrade(self, rest: bytes) -> None:
-        """Nothing is upgraded here. llhttp takes what follows for another protocol, so it gets the head once more."""
+    def _head_without_upgrade(self) -> bytes:
         method, version = self._parser.get_method(), self._parser.get_http_version().encode()
         if method == b"CONNECT":
             raise wrong(None, "this is no proxy: CONNECT is not known")
         lines = [b"%b: %b\r\n" % header for header in self._headers if header[0] != b"upgrade"]
         head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, self._target, version, b"".join(lines))
         self._parse_anew()
-        self._feed(head + rest)
+        return head
 
     # llhttp's calls
 

@@ -94,6 +94,16 @@ async def test_request_to_upgrade_is_served_as_it_is(framing: bytes) -> None:
 
 
 @on_uvloop
+async def test_any_number_of_requests_to_upgrade_may_come_together() -> None:
+    count = 1500
+    async with served(echo) as server:
+        client = await server.client()
+        await client.send(b"GET /up HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" * count)
+        told = [json.loads((await client.answer()).body)["path"] for _ in range(count)]
+        assert told == ["/up"] * count
+
+
+@on_uvloop
 async def test_continue_is_sent_when_the_body_is_asked_for() -> None:
     asked = asyncio.Event()
 

@@ -132,6 +132,18 @@ def test_a_message_is_answered_once() -> None:
     assert [found.error for found in judged] == ["", NOT_IN_LEASE, NOT_IN_LEASE]
 
 
+def test_messages_of_one_id_are_answered_one_after_the_other() -> None:
+    state = DeliveryState(0, tuple(Pending(seq, name, 1, is_leased=True) for seq, name in enumerate("xxy", 1)), "lease")
+    state = extended(state, now_us=NOW, seconds=60)
+    one = Answer("x", COMPLETED)
+    judged, _, after = acknowledge(state, "lease", [one], OPTIONS, now_us=NOW)
+    assert [(found.is_accepted, found.is_released) for found in judged] == [(True, False)]
+    assert after.cursor_seq == 1
+    judged, _, after = acknowledge(after, "lease", [one, Answer("y", COMPLETED), one], OPTIONS, now_us=NOW)
+    assert [(found.is_accepted, found.is_released) for found in judged] == [(True, True), (True, True), (False, True)]
+    assert (after.cursor_seq, after.lease_id) == (3, "")
+
+
 def test_a_clock_that_is_set_back_does_not_keep_a_lease_for_ever() -> None:
     state = taken(DeliveryState(0), 1).state
     assert taken(state, now_us=NOW - 3600 * SECOND).delivered == ((1, 2),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -78,17 +79,23 @@ def judged_one_by_one(
     state: DeliveryState, answers: Sequence[Answer], options: QueueOptions, now_us: int
 ) -> tuple[list[Answered], list[DeadLetter], DeliveryState]:
     """Answers of the lease's holder, whatever they are."""
-    places = {pending.transaction_id: place for place, pending in enumerate(state.pending) if pending.is_leased}
+    # Several messages of a lease may have one id: each answer is for the first of them that has none yet.
+    places: dict[str, list[int]] = {}
+    for place, pending in enumerate(state.pending):
+        if pending.is_leased:
+            places.setdefault(pending.transaction_id, []).append(place)
     after = list(state.pending)
-    is_released = places.keys() <= {answer.transaction_id for answer in answers}
+    given = Counter(answer.transaction_id for answer in answers)
+    is_released = all(given[name] >= len(own) for name, own in places.items())
     judged: list[Answered] = []
     dead: list[DeadLetter] = []
     for answer in answers:
         name = answer.transaction_id
-        place = places.pop(name, None)
-        if place is None:
+        own = places.get(name)
+        if not own:
             judged.append(Answered(name, False, NOT_IN_LEASE, False, is_released))
             continue
+        place = own.pop(0)
         after[place], letter = _settle(after[place], answer, options, now_us)
         if letter is not None:
             dead.append(letter)
