@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,9 @@ import msgspec
 from forebay.errors import Permanent
 from forebay.flows.definition import Flow
 from forebay.flows.supervision import State, Wish
+
+PATIENCE_SECONDS = 0.2
+"""How long a lock is waited for: whoever only looks whether a flow runs holds it for a moment."""
 
 T = TypeVar("T")
 
@@ -57,6 +61,27 @@ class FlowReport(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
 
 
+def _lock(descriptor: int, patience_seconds: float) -> None:
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(PATIENCE_SECONDS / 10)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return pid > 0
+
+
 class FlowDirectory:
     """One flow's files."""
 
@@ -75,6 +100,8 @@ class FlowDirectory:
         found = self._read("state.json", FlowReport)
         if found is None or found.state is State.FAILED or self.is_locked():
             return found
+        if found.state in (State.STARTING, State.RESTARTING) and _is_alive(found.pid):
+            return found  # between two tries its worker does not hold it
         return msgspec.structs.replace(found, state=State.STOPPED)
 
     def save_report(self, report: FlowReport) -> None:
@@ -92,19 +119,19 @@ class FlowDirectory:
     def is_locked(self) -> bool:
         """Whether a process runs the flow now."""
         try:
-            with self.locked():
+            with self.locked(patience_seconds=0):
                 return False
         except FlowRunsElsewhere:
             return True
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, *, patience_seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
         """Hold the flow's lock. It ends with the process, however that ends."""
         self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(descriptor, patience_seconds)
             except BlockingIOError as taken:
                 raise FlowRunsElsewhere(
                     f"flow {self.path.name!r} runs in another process ({self.path})",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -226,3 +229,27 @@ def test_unreadable_files_count_as_none(tmp_path: Path) -> None:
         (directory.path / name).write_text("{")
     assert directory.report() is None
     assert not directory.wish().is_paused
+
+
+@pytest.mark.parametrize("state", [State.STARTING, State.RESTARTING])
+def test_flow_that_waits_for_its_next_try_is_not_called_stopped_while_its_worker_lives(
+    tmp_path: Path, state: State
+) -> None:
+    directory = FlowDirectory(tmp_path, "a")
+    directory.save_report(FlowReport(name="a", state=state, pid=os.getpid()))
+    assert directory.report() == FlowReport(name="a", state=state, pid=os.getpid())
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    directory.save_report(FlowReport(name="a", state=state, pid=gone.pid))
+    assert directory.report() == FlowReport(name="a", state=State.STOPPED, pid=gone.pid)
+
+
+def test_whoever_looks_whether_a_flow_runs_does_not_keep_it_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = FlowDirectory(tmp_path, "a")
+    looking = ExitStack()
+    looking.enter_context(directory.locked())
+    monkeypatch.setattr("forebay.flows.flow_directory.time.sleep", lambda seconds: looking.close())
+    with directory.locked():
+        assert directory.is_locked()
