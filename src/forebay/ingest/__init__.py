@@ -35,7 +35,9 @@ short or damaged costs itself alone: the scan goes on at the next whole one.
 holds `drain.lock`: take `append.lock`, rename `x.buf` to `x_processing.buf`, sync the directory; whoever appends next
 makes a new `x.buf`, with a directory that is synced before anything in it counts. (QoS 0 syncs nothing anywhere.)
 Draining: read some thousand events, push them in one request, note the position, go on; at the end remove the
-file. Failed files come first, oldest first, then the processing file, then the next rotation.
+file. Failed files come first, oldest first, then the processing file, then the next rotation. What has to move to
+`failed/` and finds no room there (`kept`) stays where it is: its file is not removed and its position not passed until
+the move succeeds, while all other events of the file are stored.
 
 **Several processes** may append to one directory; whoever holds `drain.lock` drains for all. A process knows only its
 own events: while there are others', it holds all partitions back, because it cannot tell which are concerned.
@@ -52,12 +54,14 @@ what fails                                      what happens
 store away, frozen, read-only, no permission    failover within `store_timeout`; drained when a probe succeeds
 commit answered by nobody                       failover with the same id; the drain finds it stored, or stores it
 buffer disk full, or its limit reached          507 with `Retry-After`; what was written of it is taken back
+buffer file cannot be made, locked or opened    507 if the disk is full, else 503; nothing was accepted
 sync of the buffer fails                        503, outcome unknown: the bytes may be drained all the same
 process killed while appending                  unanswered; a torn frame is set aside and counted
 process killed while draining                   the chunk is pushed again and recognised by its ids
 power cut                                       failover events are there; QoS 0 events of the last seconds may not be
 a queue refuses (full, no key)                  its events move to `failed/`, and its partitions stay fenced
 a file is no buffer file                        its bytes are set aside in `failed/`, told, never deleted
+`failed/` takes nothing, or is not synced       what was written there is taken back; its file stays and is tried again
 both store and buffer unable                    507 or 503; nothing was accepted
 ==============================================  ======================================================================
 

@@ -7,9 +7,10 @@ as long as there are such, every partition counts as fenced.
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from operator import itemgetter
 
 from forebay.errors import InvariantBroken
 
@@ -17,24 +18,27 @@ Place = tuple[str, str]
 """Queue and partition."""
 
 
-@dataclass(slots=True)
 class Known:
-    """Which bytes of a file were counted here, as ranges in order that do not touch each other."""
+    """Which bytes of a file were counted here, as ranges in order that do not touch or cross each other."""
 
-    ranges: list[tuple[int, int]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.ranges: list[tuple[int, int]] = []
+        self.size = 0
 
     def add(self, start: int, end: int) -> None:
+        """Of bytes that were not added before."""
+        if start >= end:
+            return
+        self.size += end - start
         if self.ranges and self.ranges[-1][1] == start:
             self.ranges[-1] = (self.ranges[-1][0], end)
-        elif start < end:
-            self.ranges = sorted([*self.ranges, (start, end)])
+        else:
+            insort(self.ranges, (start, end))
 
     def covers(self, span: tuple[int, int]) -> bool:
-        return any(start <= span[0] and span[1] <= end for start, end in self.ranges)
-
-    @property
-    def size(self) -> int:
-        return sum(end - start for start, end in self.ranges)
+        """Whether all of it was added, in one piece or in pieces that followed each other."""
+        at = bisect_right(self.ranges, span[0], key=itemgetter(0)) - 1
+        return at >= 0 and span[1] <= self.ranges[at][1]
 
 
 class Backlog:
@@ -43,11 +47,14 @@ class Backlog:
     def __init__(self) -> None:
         self.events = 0
         self._places: Counter[Place] = Counter()
+        self._queues: Counter[str] = Counter()
+        """The sums of the places: there may be too many of those to add them up whenever somebody asks."""
         self.active = Known()
         self.processing = Known()
 
     def add(self, places: Sequence[Place]) -> None:
         self._places.update(places)
+        self._queues.update([queue for queue, _ in places])
         self.events += len(places)
 
     def remove(self, places: Sequence[Place]) -> None:
@@ -61,6 +68,9 @@ class Backlog:
             else:
                 raise InvariantBroken(f"{place} has {counts[place]} buffered events, and {gone} of them were stored")
             self.events -= gone
+            self._queues[place[0]] -= gone
+            if not self._queues[place[0]]:
+                del self._queues[place[0]]
 
     def holds(self, place: Place) -> bool:
         return place in self._places
@@ -69,10 +79,8 @@ class Backlog:
         self.processing, self.active = self.active, Known()
 
     def by_queue(self) -> dict[str, int]:
-        queues: Counter[str] = Counter()
-        for (queue, _), count in self._places.items():
-            queues[queue] += count
-        return dict(queues)
+        """As of now: a copy, so that it can be looked through in a thread while this goes on."""
+        return dict(self._queues)
 
     def partitions(self) -> int:
         return len(self._places)

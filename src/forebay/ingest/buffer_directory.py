@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -112,16 +112,19 @@ class BufferDirectory:
         """
         path = self.active(lane)
         data = b"".join(frames)
-        with self._alone():
-            file = self._opened_to_append(path, is_durable=is_durable)
-            try:
-                start = file.size()
-                place = Appended(start, start + len(data))
-                on_begin(place)
-                self._write(file, data, start, path)
-            except BaseException:
-                file.close()
-                raise
+        try:
+            with self._alone():
+                file = self._opened_to_append(path, is_durable=is_durable)
+                try:
+                    start = file.size()
+                    place = Appended(start, start + len(data))
+                    on_begin(place)
+                    self._write(file, data, start, path)
+                except BaseException:
+                    file.close()
+                    raise
+        except OSError as error:
+            raise _refusal(path, error) from error
         # Outside the lock: whoever rotates the file away meanwhile stores what it reads.
         try:
             if is_durable:
@@ -138,38 +141,49 @@ class BufferDirectory:
 
         `on_written` is told where the events are, while nobody else can append or rotate.
         """
-        lock = self._filesystem.lock_if_free(self._append_lock)
-        if lock is None:
-            return False
         path = self.active(lane)
         data = b"".join(frames)
         try:
-            file = self._opened_to_append(path, is_durable=False)
+            lock = self._filesystem.lock_if_free(self._append_lock)
+            if lock is None:
+                return False
             try:
-                start = file.size()
-                self._write(file, data, start, path)
+                file = self._opened_to_append(path, is_durable=False)
+                try:
+                    start = file.size()
+                    self._write(file, data, start, path)
+                finally:
+                    file.close()
+                on_written(Appended(start, start + len(data)))
             finally:
-                file.close()
-            on_written(Appended(start, start + len(data)))
-        finally:
-            lock.release()
+                lock.release()
+        except OSError as error:
+            raise _refusal(path, error) from error
         return True
 
     def _opened_to_append(self, path: Path, *, is_durable: bool) -> File:
-        is_new = self._filesystem.status(path).kind is Kind.ABSENT
+        # An empty file counts as new: whoever made it may have failed to sync its name, and then wrote nothing.
+        is_new = not self.size(path)
         file = self._filesystem.open(path, create=True, append=True)
         if is_new and is_durable:  # before anybody else appends, and trusts the name to be there
-            self._filesystem.sync_directory(path.parent)
+            try:
+                self._filesystem.sync_directory(path.parent)
+            except BaseException:
+                file.close()
+                raise
         return file
 
     def _write(self, file: File, data: bytes, start: int, path: Path) -> None:
         try:
             write_fully(file, [data], start)
         except OSError as error:
-            file.truncate(start)
-            if is_disk_full(error) or error.errno == errno.EFBIG:
-                raise BufferFull(f"{path}: {error.strerror or error}") from error
-            raise StoreUnavailable(f"{path}: {error.strerror or error}") from error
+            try:
+                file.truncate(start)
+            except OSError as again:
+                # Whole frames of it may stay, and be drained.
+                message = f"{path}: {error}, and what was written could not be taken back: {again}"
+                raise StoreUnavailable(message, is_outcome_unknown=True) from again
+            raise _refusal(path, error) from error
 
     def size(self, path: Path) -> int:
         """0 when there is no such file."""
@@ -268,15 +282,30 @@ class BufferDirectory:
             if (found := _FAILED_NAME.fullmatch(name))
         ]
 
-    def append_failed(self, path: Path, frames: Sequence[bytes]) -> None:
-        """Move refused events here, durably. A crash before their old place is given up leaves them twice: ids tell."""
+    def append_failed(self, path: Path, frames: Sequence[bytes]) -> Appended:
+        """Move refused events here, durably; or raise, and leave the file as it was, as far as the disk allows that.
+
+        A crash before their old place is given up leaves them twice: ids tell.
+        """
+        data = b"".join(frames)
         file = self._filesystem.open(path, create=True, append=True)
         try:
-            self._write(file, b"".join(frames), file.size(), path)
-            file.sync()
+            start = file.size()
+            try:
+                self._write(file, data, start, path)
+                file.sync()
+                self._filesystem.sync_directory(self.failed)
+            except (OSError, BufferFull, StoreUnavailable):
+                # They stay where they were and are moved again: what is here of them would be here twice.
+                with suppress(OSError):
+                    if start:
+                        file.truncate(start)
+                    else:
+                        self._filesystem.remove(path)
+                raise
         finally:
             file.close()
-        self._filesystem.sync_directory(self.failed)
+        return Appended(start, start + len(data))
 
     def set_aside(self, lane: Lane, source: Path, damage: Damage, now_us: int) -> Path:
         """Keep damaged bytes where somebody can look at them. A crash in the drain may leave them twice."""
@@ -309,3 +338,10 @@ class BufferDirectory:
     def damaged_files(self) -> list[Path]:
         names = self._filesystem.list_directory(self.failed)
         return [self.failed / name for name in names if name.endswith(".damaged")]
+
+
+def _refusal(path: Path, error: OSError) -> BufferFull | StoreUnavailable:
+    """Why nothing was appended, in the words of those who push."""
+    reason = f"{path}: {error.strerror or error}"
+    is_full = is_disk_full(error) or error.errno == errno.EFBIG
+    return BufferFull(reason) if is_full else StoreUnavailable(reason)

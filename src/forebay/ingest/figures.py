@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from forebay.clock import Clock
 from forebay.ingest.buffer_directory import BufferDirectory, Lane
-from forebay.ingest.drainer import DrainCounts, Drainer
+from forebay.ingest.drainer import Drainer
 from forebay.ingest.frames import chunks
 from forebay.ingest.health import StoreHealth
+from forebay.ingest.kept import DrainCounts
 
 
 class FailedFileFigures(NamedTuple):
@@ -41,35 +43,60 @@ class BufferFigures(NamedTuple):
 NO_BUFFERS = BufferFigures(0, 0, True, "", 0, 0, 0.0, False, {}, {}, {}, 0, [], [], [], {})
 
 
+class LaneFigures(NamedTuple):
+    """What the event loop knows of a lane, as of one moment."""
+
+    events: int
+    failed_events: int
+    appended: int
+    queues: dict[str, int]
+    partitions: int
+    failed: dict[str, str]
+    """The queue of each failed file."""
+    counts: DrainCounts
+
+
+def lane_figures(drainer: Drainer) -> LaneFigures:
+    """For the event loop, which changes all of this: nobody else may look through it. So it copies, and no more."""
+    backlog = drainer.lane.backlog
+    return LaneFigures(
+        events=backlog.events,
+        failed_events=drainer.failed_events,
+        appended=drainer.lane.appended,
+        queues=backlog.by_queue(),
+        partitions=backlog.partitions(),
+        failed={name: queue for queue, names in drainer.failed.items() for name in names},
+        counts=replace(drainer.counts),
+    )
+
+
 def figures_of(
-    directory: BufferDirectory, drainers: dict[Lane, Drainer], health: StoreHealth, clock: Clock
+    directory: BufferDirectory, lanes: dict[Lane, LaneFigures], health: StoreHealth, now_us: int, *, is_owner: bool
 ) -> BufferFigures:
     """Reads the directory, so not on the event loop."""
-    lanes = {lane: drainer.lane for lane, drainer in drainers.items()}
-    queues: dict[str, int] = {}
-    for lane in lanes.values():
-        for queue, count in lane.backlog.by_queue().items():
-            queues[queue] = queues.get(queue, 0) + count
-    failed = sum(drainer.failed_events for drainer in drainers.values())
+    queues: Counter[str] = Counter()
+    for one in lanes.values():
+        queues.update(one.queues)
     sizes = {one.path.name: one.size for one in directory.failed_files()}
-    owners = {name: queue for drainer in drainers.values() for queue, names in drainer.failed.items() for name in names}
+    owners = {name: queue for one in lanes.values() for name, queue in one.failed.items()}
+    pending = {lane: one.events - one.failed_events for lane, one in lanes.items()}
     return BufferFigures(
-        pending=sum(lane.backlog.events for lane in lanes.values()) - failed,
-        failed=failed,
+        pending=sum(pending.values()),
+        failed=sum(one.failed_events for one in lanes.values()),
         is_db_healthy=health.is_healthy,
         reason=health.reason,
         failovers=health.failovers,
         size_bytes=directory.waiting_bytes() + directory.failed_bytes(),
-        oldest_seconds=_oldest_seconds(directory, clock.now_us()),
-        is_owner=lanes[Lane.FAILOVER].is_owner,
-        pending_by_lane={name: lane.backlog.events - drainers[name].failed_events for name, lane in lanes.items()},
-        appended_by_lane={name: lane.appended for name, lane in lanes.items()},
-        queues=queues,
-        partitions_fenced=lanes[Lane.FAILOVER].backlog.partitions(),
+        oldest_seconds=_oldest_seconds(directory, now_us),
+        is_owner=is_owner,
+        pending_by_lane={str(lane): count for lane, count in pending.items()},
+        appended_by_lane={str(lane): one.appended for lane, one in lanes.items()},
+        queues=dict(queues),
+        partitions_fenced=lanes[Lane.FAILOVER].partitions,
         failed_files=[FailedFileFigures(name, owners.get(name, ""), size) for name, size in sizes.items()],
         damaged_files=[path.name for path in directory.damaged_files()],
         strangers=directory.strangers(),
-        counts={name: drainer.counts for name, drainer in drainers.items()},
+        counts={str(lane): one.counts for lane, one in lanes.items()},
     )
 
 

@@ -124,8 +124,8 @@ class Intake:
         self.keeper.note_failure(str(trouble))
         try:
             return await self._buffer(items)
-        except BufferExhausted as exhausted:
-            raise _truth_of(exhausted, trouble) from None
+        except (BufferExhausted, StoreUnavailable) as refusal:
+            raise _truth_of(refusal, trouble) from None
 
     def _attempt(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
         return self._patience.hold(self._store.push(items)) if self._is_remote else self._store.push(items)
@@ -137,19 +137,21 @@ class Intake:
         """The store was away a moment ago. If the buffer takes no more, it is asked all the same."""
         try:
             return await self._buffer(items)
-        except BufferExhausted as exhausted:
-            if self._is_any_fenced({(item.queue, item.partition) for item in items}):
+        except (BufferExhausted, StoreUnavailable) as refusal:
+            if _may_be_buffered(refusal) or self._is_any_fenced({(item.queue, item.partition) for item in items}):
                 raise
             try:
                 return await self._attempt(items)
             except StoreUnavailable as trouble:
-                raise _truth_of(exhausted, trouble) from None
+                raise _truth_of(refusal, trouble) from None
 
     async def _buffer_or_raise(self, items: Sequence[PushItem], error: AppendFailed) -> Sequence[Pushed]:
         """The embedded store's disk refuses. If the buffer's does too, the store's reason is the better answer."""
         try:
             pushed = await self._buffer(items)
-        except BufferExhausted:
+        except (BufferExhausted, StoreUnavailable) as refusal:
+            if _may_be_buffered(refusal):
+                raise
             raise error from None
         self.keeper.note_failure(str(error))
         return pushed
@@ -216,8 +218,13 @@ class Intake:
         return any(map(lane.backlog.holds, places)) or (self._is_remote and lane.has_strange_events())
 
 
-def _truth_of(exhausted: BufferExhausted, trouble: StoreUnavailable) -> ForebayError:
+def _may_be_buffered(refusal: BufferExhausted | StoreUnavailable) -> bool:
+    """Whether the messages may come out of the buffer although it did not confirm them."""
+    return isinstance(refusal, StoreUnavailable) and refusal.is_outcome_unknown
+
+
+def _truth_of(refusal: BufferExhausted | StoreUnavailable, trouble: StoreUnavailable) -> ForebayError:
     """Neither took the messages; but "not accepted" may be said only if nothing of the attempt can come to light."""
     if not trouble.is_outcome_unknown:
-        return exhausted
-    return StoreUnavailable(f"{trouble}; {exhausted}", is_outcome_unknown=True)
+        return refusal
+    return StoreUnavailable(f"{trouble}; {refusal}", is_outcome_unknown=True)

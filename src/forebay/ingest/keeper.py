@@ -7,8 +7,10 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,9 +21,10 @@ from forebay.clock import Clock
 from forebay.commitlog.filesystem import Filesystem
 from forebay.errors import AppendFailed, ForebayError, StoreUnavailable
 from forebay.ingest.buffer_directory import BufferDirectory, Lane
-from forebay.ingest.drainer import Drainer
-from forebay.ingest.figures import BufferFigures, figures_of
+from forebay.ingest.drainer import DrainEnded, Drainer
+from forebay.ingest.figures import BufferFigures, figures_of, lane_figures
 from forebay.ingest.health import StoreHealth
+from forebay.ingest.kept import DiskTrouble, try_all
 from forebay.ingest.lane import BufferLane
 from forebay.ingest.limits import BufferLimits
 from forebay.ingest.recovery import Recovery
@@ -69,6 +72,9 @@ class BufferKeeper:
         self.drainers = {
             lane.lane: Drainer(lane, self._push_chunk, clock, cipher, on_stored) for lane in (self.failover, self.qos0)
         }
+        self._next_retry = self._next_health = 0.0
+        self._is_disk_in_trouble = False
+        """Whether the last drain found the disk of the buffer files unable, and that was told."""
         self._poke = asyncio.Event()
         self._is_stopping = False
         self._on_available: Waker = lambda queue, count: None
@@ -98,13 +104,19 @@ class BufferKeeper:
         try:
             await self._open_store()
             if is_owner and not self.is_paused:
-                await self.recovery.run(self.drainers.values(), self._drain)
-                self.schedule.flushed()
+                await self._recover()
         except (StoreUnavailable, AppendFailed) as error:
             self.note_failure(str(error))
         finally:
             self.recovery.end()
         self._worker = asyncio.create_task(self._work(), name="forebay-drain")
+
+    async def _recover(self) -> None:
+        try:
+            await self.recovery.run(self.drainers.values(), self._drain)
+            self.schedule.flushed()
+        except DiskTrouble as error:  # no reason to serve nobody
+            self._note_disk_trouble(error)
 
     async def _open_store(self) -> None:
         if not self.is_store_open:
@@ -120,7 +132,7 @@ class BufferKeeper:
         if not await self.in_files(lambda: self.directory.take_drain_lock(owner)):
             return False
         for drainer in (self.drainers[Lane.QOS0], self.drainers[Lane.FAILOVER]):
-            drainer.failed, drainer.failed_events = await drainer.lane.adopt(self.recovery.found)
+            drainer.kept.adopt(await drainer.lane.adopt(self.recovery.found))
         self._failed_bytes = await self.in_files(self.directory.failed_bytes)
         self.schedule.put_off(time.monotonic())  # nobody notes what others have pushed
         return True
@@ -128,49 +140,69 @@ class BufferKeeper:
     async def stop(self) -> None:
         """Store what waits, if the store takes it; otherwise it waits in the files for the next start."""
         self._is_stopping = True
+        self._end_drains(is_ending=True)
         self.poke()
         if self._worker is not None:
             await self._worker
             await self.failover.settled()
             await self.qos0.settled()
+            self._end_drains(is_ending=False)
             if self.is_store_open and self.health.is_healthy and self.failover.is_owner and not self.is_paused:
-                with contextlib.suppress(ForebayError, TimeoutError):
+                with contextlib.suppress(ForebayError, DiskTrouble, TimeoutError):
                     async with asyncio.timeout(STOP_SECONDS_MAX):
-                        for drainer in self.drainers.values():
-                            await drainer.drain()
+                        await try_all(drainer.drain for drainer in self.drainers.values())
         self.directory.release_drain_lock()
         self._files.shutdown()
 
     # draining
 
+    def _end_drains(self, *, is_ending: bool) -> None:
+        for drainer in self.drainers.values():
+            drainer.is_ending = is_ending
+
     async def _work(self) -> None:
-        next_retry = next_health = 0.0
         while not self._is_stopping:
             await self._pause()
             now = time.monotonic()
             try:
-                if not self.is_store_open:
-                    await self._open_store()
-                if not self.health.is_healthy or now >= next_health:
-                    next_health = now + HEALTH_SECONDS
-                    self._failed_bytes = await self.in_files(self.directory.failed_bytes)
-                    await self._look_at_store()
-                if self.is_paused or not await self._own_directory():
-                    continue
-                if now >= next_retry:
-                    next_retry = now + self._limits.retry_seconds
-                    for drainer in self.drainers.values():
-                        await drainer.retry_failed()
-                await self._drain(self.drainers[Lane.FAILOVER])
-                if self.schedule.is_due(now) or self.qos0.has_strange_events():
-                    self.schedule.flushed()
-                    await self._drain(self.drainers[Lane.QOS0])
-            except (StoreUnavailable, AppendFailed) as error:
+                await self._look_and_drain(now)
+            except DrainEnded:
+                continue
+            except Exception as error:  # noqa: BLE001 -- whatever it is, what was accepted has to be tried again
                 self.schedule.put_off(now)
-                self.note_failure(str(error))
-            except Exception:  # noqa: BLE001 -- whatever it is, what was accepted has to be tried again
-                _log.exception("BUG: the drain of buffer files failed; it is tried again")
-                await asyncio.sleep(self._limits.retry_seconds)
+                await self._bear(error)
+
+    async def _look_and_drain(self, now: float) -> None:
+        if not self.is_store_open:
+            await self._open_store()
+        if not self.health.is_healthy or now >= self._next_health:
+            self._next_health = now + HEALTH_SECONDS
+            self._failed_bytes = await self.in_files(self.directory.failed_bytes)
+            await self._look_at_store()
+        if self.is_paused or not await self._own_directory():
+            return
+        steps: list[Callable[[], Awaitable[None]]] = []
+        if now >= self._next_retry:
+            self._next_retry = now + self._limits.retry_seconds
+            steps += [drainer.retry_failed for drainer in self.drainers.values()]
+        await try_all([*steps, partial(self._drain, self.drainers[Lane.FAILOVER]), partial(self._flush, now)])
+        self._is_disk_in_trouble = False
+
+    async def _flush(self, now: float) -> None:
+        if self.schedule.is_due(now) or self.qos0.has_strange_events():
+            self.schedule.flushed()
+            await self._drain(self.drainers[Lane.QOS0])
+
+    async def _bear(self, error: Exception) -> None:
+        """Tell what went wrong, and wait a moment: a store that is away is waited for anyway."""
+        if isinstance(error, StoreUnavailable | AppendFailed):
+            self.note_failure(str(error))
+            return
+        if isinstance(error, DiskTrouble):
+            self._note_disk_trouble(error)
+        else:
+            _log.error("BUG: the drain of buffer files failed; it is tried again", exc_info=error)
+        await asyncio.sleep(self._limits.retry_seconds)
 
     async def _pause(self) -> None:
         if self.health.is_healthy:
@@ -217,12 +249,20 @@ class BufferKeeper:
         if self.health.failed(reason, self._clock.now_us()):
             _log.error("failover begins, pushes go to %s: the store is away: %s", self.directory.base, reason)
 
+    def _note_disk_trouble(self, error: DiskTrouble) -> None:
+        """Once, until it is over: it is tried again all the time."""
+        if not self._is_disk_in_trouble:
+            _log.error("buffer files cannot be drained to their end, which is tried again while serving: %s", error)
+        self._is_disk_in_trouble = True
+
     def note_success(self) -> None:
         if self.health.succeeded(self._clock.now_us()):
             _log.warning("failover ends: the store takes messages again")
 
     async def figures(self) -> BufferFigures:
-        return await self.in_files(lambda: figures_of(self.directory, self.drainers, self.health, self._clock))
+        lanes = {lane: lane_figures(drainer) for lane, drainer in self.drainers.items()}
+        health, is_owner, now_us = replace(self.health), self.failover.is_owner, self._clock.now_us()
+        return await self.in_files(lambda: figures_of(self.directory, lanes, health, now_us, is_owner=is_owner))
 
     async def in_files(self, work: Callable[[], T]) -> T:
         """Do it in the thread that appends and rotates."""

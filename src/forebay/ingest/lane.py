@@ -48,6 +48,8 @@ class Adopted(NamedTuple):
     failed: dict[str, list[str]]
     """The failed files of each queue, oldest first."""
     failed_events: int
+    counted: dict[str, Known]
+    """What of each failed file they are."""
 
 
 class BufferLane:
@@ -90,7 +92,7 @@ class BufferLane:
         began = time.monotonic()
         if self._is_durable or size > AT_ONCE_BYTES_MAX or began < self._at_once_from or not self._appends.is_idle:
             return False
-        is_done = self.directory.append_if_free(self.lane, frames, lambda place: self.backlog.active.add(*place))
+        is_done = self.directory.append_if_free(self.lane, frames, self._note_known)
         ended = time.monotonic()
         if ended - began > SLOW_SECONDS:
             self._at_once_from = ended + REST_SECONDS
@@ -107,12 +109,16 @@ class BufferLane:
 
     def _append(self, frames: list[bytes]) -> None:
         try:
-            start, end = self.directory.append(
-                self.lane, frames, is_durable=self._is_durable, on_begin=self._note_writing
-            )
-            self.backlog.active.add(start, end)
+            place = self.directory.append(self.lane, frames, is_durable=self._is_durable, on_begin=self._note_writing)
+            self._note_known(place)
         finally:
             self._writing = None
+
+    def _note_known(self, place: Appended) -> None:
+        # Only whoever drains tells its own bytes from others', and forgets them when they are drained. A process that
+        # takes over reads the files anew.
+        if self.is_owner:
+            self.backlog.active.add(*place)
 
     def _note_writing(self, place: Appended) -> None:
         self._writing = place
@@ -133,7 +139,7 @@ class BufferLane:
         self._is_processing_foreign = size != self.backlog.active.size
 
     def drained(self) -> None:
-        """The processing file is gone."""
+        """Of the processing file nothing is left to store, be the file gone or not."""
         self.backlog.processing = Known()
         self._is_processing_foreign = False
 
@@ -178,8 +184,11 @@ class BufferLane:
     def _counted(self, on_events: Callable[[int], None]) -> tuple[Backlog, Adopted]:
         backlog = Backlog()
         failed: dict[str, list[str]] = {}
+        counted: dict[str, Known] = {}
         for one in self.directory.failed_files():
             if one.lane is self.lane:
+                counted[one.path.name] = Known()
+                counted[one.path.name].add(0, one.size)
                 # One that holds no event belongs to no queue, and is cleared away like the others.
                 for queue in self._count(backlog, one.path, one.size, on_events) or {""}:
                     failed.setdefault(queue, []).append(one.path.name)
@@ -191,7 +200,7 @@ class BufferLane:
             size = self.directory.size(path)  # others may append meanwhile
             self._count(backlog, path, size, on_events)
             known.add(0, size)
-        return backlog, Adopted(failed, failed_events)
+        return backlog, Adopted(failed, failed_events, counted)
 
     def _count(self, backlog: Backlog, path: Path, size: int, on_events: Callable[[int], None]) -> set[str]:
         queues: set[str] = set()

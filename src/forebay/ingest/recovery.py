@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from forebay.ingest.drainer import Drainer
+from forebay.ingest.kept import try_all
 
 _log = logging.getLogger("forebay.ingest")
 
@@ -27,12 +29,12 @@ class Recovery:
         """Store all that the files hold. `StoreUnavailable` ends it early; the rest is drained while serving."""
         self._drainers = list(drainers)
         began = time.monotonic()
-        for drainer in self._drainers:
-            await drainer.retry_failed()
-            await drain(drainer)
-        if self._found:
-            seconds = time.monotonic() - began
-            _log.warning("start-up recovery: %d of %d events stored in %.1f s", self._drained(), self._found, seconds)
+        try:
+            await try_all(step for one in self._drainers for step in (one.retry_failed, partial(drain, one)))
+        finally:
+            if self._found:
+                took = time.monotonic() - began
+                _log.warning("start-up recovery: %d of %d events stored in %.1f s", self._drained(), self._found, took)
 
     def end(self) -> None:
         self.is_running = False

@@ -143,3 +143,24 @@ async def test_push_that_comes_after_a_look_is_fenced_by_what_came_before_it(tmp
             await until(partial(_is_stored, store, stored))
             await until(lambda: owner.is_db_healthy and guest.is_db_healthy and not owner.keeper.held_events)
             await until(lambda: not guest.keeper.failover.has_strange_events())
+
+
+async def test_guest_remembers_no_bytes_and_counts_them_when_it_takes_over(tmp_path: Path) -> None:
+    store = Shelf()
+    store.trouble = AWAY
+    async with started(store, tmp_path, is_remote=True) as guest_of_nobody:
+        assert guest_of_nobody.keeper.qos0.is_owner
+        async with started(store, tmp_path, is_remote=True) as guest:
+            for n in range(10):
+                for intake in (guest_of_nobody, guest):
+                    await intake.push_qos0([message(f"{n}")], 60_000, 1000)
+                    await intake.push([message(f"{n}", "other")])
+            for lane in (guest.keeper.qos0, guest.keeper.failover):
+                assert (lane.is_owner, lane.backlog.active.ranges) == (False, [])
+            assert len(guest_of_nobody.keeper.qos0.backlog.active.ranges) == 10
+            await guest_of_nobody.stop()
+            store.trouble = None
+            await until(lambda: guest.keeper.qos0.is_owner)
+            await until(lambda: len(store.items) == 40)
+            await until(lambda: not guest.keeper.qos0.has_bytes() and not guest.keeper.failover.has_strange_events())
+    assert store.texts() == store.texts("other") == [str(n) for n in range(10) for _ in range(2)]
