@@ -102,6 +102,21 @@ def test_trace_text_comes_out_byte_for_byte(http: Http) -> None:
     assert name in [entry["traceName"] for entry in http.get("/api/v1/traces/names?limit=10000").json["traceNames"]]
 
 
+def test_trace_that_notes_too_much_is_refused_and_leaves_nothing(http: Http) -> None:
+    queue, name = fresh(), fresh("trace")
+    (pushed,) = http.push(queue, 1)
+    body = {
+        "transactionId": pushed["transactionId"],
+        "partitionId": pushed["partitionId"],
+        "traceNames": name,
+        "data": "x" * 64 * 1024,
+    }
+    told = http.post("/traces", body)
+    assert (told.status, told.json["code"], told.json["field"]) == (413, "too_large", "data")
+    assert http.get(f"/api/v1/traces/by-name/{name}").json["total"] == 0
+    assert http.get(f"/api/v1/traces/by-name/{name}?limit=1001").status == 400
+
+
 def test_maintenance_is_told_and_ends(http: Http) -> None:
     queue = fresh()
     http.push(queue, 1)

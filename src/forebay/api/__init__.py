@@ -20,8 +20,8 @@ JSON (it has to be, or the answer that carries it would not be), and never parse
 number with thirty digits, a key that stands twice and the blanks of the producer all arrive as they were sent.
 
 **Limits**, each with its answer. Body 64 MiB, and as much once decompressed (413); 10,000 items in a request (400);
-payload 10 MiB (413); names and ids of 1 to 255 characters without NUL, and without `.` or `..` between slashes (400);
-long poll one hour (400); 100 query parameters (400); head of a request 64 KiB, and as much for trailers (431). A body
+payload 10 MiB, what a trace notes 64 KiB (413); names and ids of 1 to 255 characters without NUL, and without `.` or
+`..` between slashes (400); long poll one hour (400); 100 query parameters (400); head of a request 64 KiB, and as much for trailers (431). A body
 is refused as soon as it passes the limit; what is over it is read and thrown away, so that the sender gets to see the
 answer. Of a body that no handler has asked for, and of requests that come before the last was answered, some are
 taken (64 KiB, 8 requests, or what one read brings); then the connection is not read until that changes. A client that

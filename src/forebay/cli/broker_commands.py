@@ -9,7 +9,7 @@ import typer
 
 from forebay.cli import output
 from forebay.cli.output import Format, OutputOption
-from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, connected
+from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, checked_text, connected
 from forebay.config.units import format_size
 from forebay.errors import Permanent
 
@@ -155,4 +155,4 @@ def _filter(
     queue: str | None, group: str | None, partition: str | None, transaction_id: str | None
 ) -> dict[str, object]:
     given = {"queue": queue, "consumerGroup": group, "partition": partition, "transactionId": transaction_id}
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: checked_text(value) for name, value in given.items() if value is not None}

@@ -16,15 +16,13 @@ from forebay.cli import output
 from forebay.cli.buffer_files import FileEvents, events_of
 from forebay.cli.buffer_tables import damage_document
 from forebay.cli.push_command import push_items
+from forebay.cli.push_lines import REQUEST_BYTES_MAX
 from forebay.client import Client
 from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import Permanent
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.event import Event, item_of
 from forebay.ingest.frames import Damage
-
-REQUEST_BYTES_MAX = 4 << 20
-"""Of one push, unless a single message is larger."""
 
 
 class PushLine(Struct, rename="camel", omit_defaults=True, gc=False):

@@ -24,9 +24,8 @@ from forebay.cli.flow_session import (
     spark_for,
 )
 from forebay.cli.output import ExitCode, Format, OutputOption
-from forebay.cli.server_option import KeyOption
+from forebay.cli.server_option import KeyOption, connected_to
 from forebay.cli.settings_flags import with_settings
-from forebay.client import Client
 from forebay.config.load import Loaded, load
 from forebay.config.model import Settings, SparkSettings
 from forebay.errors import ForebayError, Permanent, SettingsRefused
@@ -182,7 +181,7 @@ def _stopped_at_end(spark: Session) -> Iterator[Session]:
 def _lags(url: str, api_key: str | None) -> dict[tuple[str, str], int] | None:
     """Of every group in every queue; None if no server answers: the rest is worth telling without it."""
     try:
-        with Client(*url.split(","), api_key=api_key, attempts=1) as client:
+        with connected_to(url.split(","), api_key, attempts=1) as client:
             groups = client.get("/api/v1/consumer-groups")
     except ForebayError as fault:
         output.tell(f"forebay: no lag: {fault}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -12,10 +12,13 @@ import typer
 
 from forebay.cli import output
 from forebay.cli.output import Format, OutputOption
-from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, connected
-from forebay.client import Client, parse_address
+from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, connected, place_of
+from forebay.client import Address, Client
+from forebay.client.paths import quoted
 
 _FOLLOW_SECONDS = 0.3
+_PAGE_MESSAGES = 1000
+_STEP_GROWTH = 4
 
 
 def pop(
@@ -28,8 +31,9 @@ def pop(
     output_format: OutputOption = Format.TABLE,
 ) -> None:
     """Take messages, print them, and acknowledge them: a message is finished only after it was printed."""
+    place = place_of(address)
     with connected(url, api_key) as client:
-        found = client.pop(address, batch=batch, wait=wait > 0, timeout=wait, partitions=batch)
+        found = client.pop(place, batch=batch, wait=wait > 0, timeout=wait, partitions=batch)
         if output_format is Format.JSON:
             output.show_json(
                 [
@@ -63,12 +67,14 @@ def tail(
     output_format: OutputOption = Format.TABLE,
 ) -> None:
     """Print the last messages of a queue without taking them from anybody."""
-    place = parse_address(queue)
+    place = place_of(queue)
     with connected(url, api_key) as client:
-        next_seq = int(client.get(f"/api/v1/resources/queues/{place.queue}")["nextSeq"])
-        from_seq = max(1, next_seq - lines)
+        status = client.get(f"/api/v1/resources/queues/{quoted(place.queue)}", {"limit": 1})
+        from_seq = _start_of_last(client, place, lines, int(status["firstSeq"]), int(status["nextSeq"]))
+        # Who does not follow is not kept by messages that arrive faster than they are printed.
+        end = None if follow else int(status["nextSeq"])
         while True:
-            for message in _messages(client, place.queue, place.partition, from_seq):
+            for message in _messages(client, place, from_seq, end):
                 _print(message, output_format)
                 from_seq = message["seq"] + 1
             output.finish()
@@ -77,13 +83,35 @@ def tail(
             time.sleep(_FOLLOW_SECONDS)
 
 
-def _messages(client: Client, queue: str, partition: str | None, from_seq: int) -> Iterator[dict[str, Any]]:
-    for _ in itertools.count():
-        query: dict[str, object] = {"queue": queue, "fromSeq": from_seq, "limit": 1000}
-        if partition is not None:
-            query["partition"] = partition
+def _start_of_last(client: Client, place: Address, count: int, first_seq: int, end: int) -> int:
+    """From which seq on there are so many messages below `end`; the first one if there are fewer.
+
+    Seqs count the whole queue, so nobody knows how far back that is where other partitions lie between. It looks back
+    in steps that grow, and at no message twice.
+    """
+    start, step = end, count
+    while count > 0 and start > first_seq:
+        step_end, start = start, max(first_seq, start - step)
+        seqs = deque((message["seq"] for message in _messages(client, place, start, step_end)), maxlen=count)
+        if len(seqs) == count:
+            return int(seqs[0])
+        count -= len(seqs)
+        step *= _STEP_GROWTH
+    return start
+
+
+def _messages(client: Client, place: Address, from_seq: int, end: int | None) -> Iterator[dict[str, Any]]:
+    """Messages from `from_seq` on and below `end`, or up to the last one there is."""
+    while end is None or from_seq < end:
+        limit = _PAGE_MESSAGES if end is None else min(_PAGE_MESSAGES, end - from_seq)
+        query: dict[str, object] = {"queue": place.queue, "fromSeq": from_seq, "limit": limit}
+        if place.partition is not None:
+            query["partition"] = place.partition
         answer = client.get("/api/v1/messages", query)
-        yield from answer["messages"]
+        for message in answer["messages"]:
+            if end is not None and message["seq"] >= end:
+                return
+            yield message
         if answer["nextSeq"] is None:
             return
         from_seq = answer["nextSeq"]

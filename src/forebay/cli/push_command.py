@@ -7,21 +7,22 @@ A line is a payload; with `--items` it is an item as `POST /api/v1/push` takes i
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
 import typer
 
 from forebay.cli import output
 from forebay.cli.output import Format, OutputOption
-from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, connected
+from forebay.cli.push_lines import Line, item, json_payload, requests_of, text_payload
+from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, connected, place_of
 from forebay.client import Client, Pushed
-from forebay.errors import Permanent, Transient
+from forebay.errors import ForebayError, Transient
 
 
 def push(
@@ -46,18 +47,22 @@ def push(
     """Push one message, or a message per line. Every answer means: stored, as durably as its receipt says."""
     if (address is None) != items or (items and (data is not None or text)):
         raise typer.BadParameter("give either QUEUE[/PARTITION] or --items with lines of items")
+    if data is not None and file is not None:
+        raise typer.BadParameter("give either JSON or --file with lines of it, not both")
+    place = None if address is None else place_of(address)
+    read = text_payload if text else json_payload
     with connected(url, api_key) as client:
-        if items or address is None:
-            _show_counts(_push_lines(partial(push_items, client), file, batch, text=False), output_format)
-            return
-        if data is not None:
-            answer = client.push(address, _payload(data.encode(), "the argument", text=text))
+        if place is None:
+            _show_counts(_push_lines(partial(push_items, client), file, batch, item), output_format)
+        elif data is None:
+            _show_counts(_push_lines(partial(client.push_many, place), file, batch, read), output_format)
+        else:
+            # Python keeps bytes of an argument that are no text as lone surrogates: here they are bytes again.
+            answer = client.push(place, read(data.encode(errors="surrogateescape"), "the argument"))
             if output_format is Format.JSON:
                 output.show_json(msgspec.to_builtins(answer))
             else:
                 output.say(f"{answer.status}: seq {answer.seq}, receipt {answer.receipt}")
-            return
-        _show_counts(_push_lines(partial(client.push_many, address), file, batch, text=text), output_format)
 
 
 def push_items(client: Client, items: Sequence[object]) -> list[Pushed]:
@@ -81,25 +86,44 @@ def _show_counts(answered: Iterator[list[Pushed]], output_format: Format) -> Non
 
 
 def _push_lines(
-    push_many: Callable[[list[object]], Any], file: Path | None, batch: int, *, text: bool
+    push_many: Callable[[list[object]], list[Pushed]],
+    file: Path | None,
+    batch: int,
+    read: Callable[[bytes, str], object],
 ) -> Iterator[list[Pushed]]:
+    name = str(file or "stdin")
     stream: BinaryIO = file.open("rb") if file else sys.stdin.buffer
+    pushed = 0
     with stream, output.progress("pushing", file.stat().st_size if file else None) as advance:
-        lines = enumerate(stream, 1)
-        while group := list(itertools.islice(lines, batch)):
-            name = str(file or "stdin")
-            payloads = [_payload(line, f"{name} line {number}", text=text) for number, line in group if line.strip()]
-            if payloads:
-                yield push_many(payloads)
-            advance(sum(len(line) for _, line in group))
+        for lines in requests_of(stream, batch):
+            with _telling_where_it_ended(pushed, lines):
+                payloads = [read(line.text, f"{name} line {line.number}") for line in lines]
+                with _naming_lines(name, lines):
+                    answers = push_many(payloads)
+            pushed += len(answers)
+            yield answers
+            advance(sum(len(line.text) for line in lines))
 
 
-def _payload(given: bytes, origin: str, *, text: bool) -> object:
-    """The JSON text as it stands: it is checked, and not decoded and encoded again."""
-    if text:
-        return given.decode(errors="replace").rstrip("\n")
+@contextmanager
+def _telling_where_it_ended(pushed: int, lines: Sequence[Line]) -> Iterator[None]:
+    """Whoever has mended the fault goes on from there, and pushes nothing twice."""
     try:
-        msgspec.json.decode(given)
-    except msgspec.DecodeError as error:
-        raise Permanent(f"{origin} is not JSON: {error}", remedy="To push it as text, add --text") from None
-    return msgspec.Raw(given.strip())
+        yield
+    except ForebayError as error:
+        ended = f"{pushed:,} messages were pushed before; go on from line {lines[0].number:,}"
+        error.remedy = f"{error.remedy}. {ended}" if error.remedy else ended
+        raise
+
+
+@contextmanager
+def _naming_lines(name: str, lines: Sequence[Line]) -> Iterator[None]:
+    numbers = f"lines {lines[0].number:,} to {lines[-1].number:,}"
+    try:
+        yield
+    except ForebayError as error:
+        error.message = f"{name} {numbers}: {error.message}"
+        if isinstance(error, Transient):
+            unknown = f"{numbers.capitalize()} may be stored or not"
+            error.remedy = f"{error.remedy}. {unknown}" if error.remedy else unknown
+        raise

@@ -1,12 +1,14 @@
-"""What every command that talks to a server has in common: which server, and with which key."""
+"""What every command that talks to a server has in common: which server, with which key, and about which queue."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
-from forebay.client import Client
+from forebay.client import Address, Client, parse_address
+from forebay.errors import Permanent
 
 UrlOption = Annotated[str, typer.Option("--url", envvar="FOREBAY_URL", help="The server to talk to.")]
 KeyOption = Annotated[str | None, typer.Option("--api-key", envvar="FOREBAY_API_KEY", help="A key of that server.")]
@@ -15,4 +17,29 @@ DEFAULT_URL = "http://127.0.0.1:6632"
 
 
 def connected(url: str, api_key: str | None) -> Client:
-    return Client(url, api_key=api_key)
+    return connected_to([url], api_key)
+
+
+def connected_to(urls: Sequence[str], api_key: str | None, **options: Any) -> Client:
+    """A client of several servers; a URL that is none is refused as what the user typed wrong."""
+    try:
+        return Client(*urls, api_key=api_key, **options)
+    except ValueError as wrong:
+        raise Permanent(str(wrong)) from None
+
+
+def place_of(address: str) -> Address:
+    """The queue, partition and group that an argument names."""
+    try:
+        return parse_address(checked_text(address))
+    except ValueError as wrong:
+        raise Permanent(str(wrong)) from None
+
+
+def checked_text(word: str) -> str:
+    """The word, if it is text: Python keeps bytes that are none as lone surrogates, which no request can carry."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        raise Permanent(f"{word!r} is not UTF-8", remedy="Names are UTF-8: spell it so") from None
+    return word

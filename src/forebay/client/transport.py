@@ -33,8 +33,8 @@ class Transport:
         clock: Clock | None = None,
     ) -> None:
         for url in urls:
-            if urlsplit(url).scheme not in ("http", "https"):
-                raise ValueError(f"{url!r} is no server's URL; it looks like http://127.0.0.1:6632")
+            if fault := _url_fault(url):
+                raise ValueError(f"{url!r} is no server's URL: {fault}; it looks like http://127.0.0.1:6632")
         if not urls:
             raise ValueError("at least one server's URL is needed")
         self._urls = [url.rstrip("/") for url in urls]
@@ -102,6 +102,26 @@ class Transport:
         await self._lifetime.ended()
         for origin in self._origins.values():
             await origin.close()
+
+
+def _url_fault(url: str) -> str | None:
+    """Why no request can be sent there, whatever listens; None if one can."""
+    if not url.isprintable() or " " in url:
+        return "it has blanks or characters that cannot be printed"
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")  # as it is looked up
+    except ValueError:
+        return "it names no host"
+    if parts.scheme not in ("http", "https"):
+        return "it begins with neither http:// nor https://"
+    if not host:
+        return "it names no host"
+    try:
+        is_port = parts.port != 0
+    except ValueError:
+        is_port = False
+    return None if is_port else "its port is no number from 1 to 65535"
 
 
 def _leaves_open_what_happened(response: Response) -> bool:

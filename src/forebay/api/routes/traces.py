@@ -7,11 +7,16 @@ from msgspec import Raw, Struct
 from forebay.api.answers import Pagination, answered, iso
 from forebay.api.bodies import TraceBody, decoded
 from forebay.api.exchange import Answer, Request
-from forebay.api.parameters import LIMIT, OFFSET, checked_name
+from forebay.api.parameters import LIMIT, OFFSET, Whole, checked_name
+from forebay.api.problems import Problem
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
 from forebay.broker.overview import TraceEvent
 from forebay.model.queue import DEFAULT_GROUP
+
+DATA_BYTES_MAX = 64 * 1024
+"""Of what is noted in one trace. Together with the page's limit it bounds an answer."""
+PAGE = Whole("limit", 100, "How many to answer with.", lowest=1, highest=1_000)
 
 
 class TraceInfo(Struct, rename="camel"):
@@ -49,6 +54,9 @@ async def add_trace(service: Service, request: Request) -> Answer:
     body = decoded(TraceBody, await request.body())
     names = body.trace_names or []
     names = [names] if isinstance(names, str) else names
+    if len(bytes(body.data)) > DATA_BYTES_MAX:
+        detail = f"has {len(bytes(body.data))} bytes, allowed are {DATA_BYTES_MAX}"
+        raise Problem(413, detail, code="too_large", field="data")
     checked_name(body.partition_id, "partitionId")
     for index, name in enumerate(names):
         checked_name(name, f"traceNames[{index}]")
@@ -85,7 +93,7 @@ async def traces_of_message(service: Service, request: Request) -> Answer:
 
 
 async def traces_by_name(service: Service, request: Request) -> Answer:
-    limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
+    limit, offset = PAGE.read(request.query), OFFSET.read(request.query)
     found, total = await service.store.traces_named(request.path[0], limit, offset)
     return answered(TraceList([_info(event) for event in found], total, Pagination(limit, offset, total)))
 
@@ -125,7 +133,7 @@ ROUTES = (
         "Traces of one name, the newest first.",
         Scope.READ,
         answers={200: TraceList},
-        query=(LIMIT, OFFSET),
+        query=(PAGE, OFFSET),
         problems=(503,),
     ),
     Route(
