@@ -21,14 +21,14 @@ number with thirty digits, a key that stands twice and the blanks of the produce
 
 **Limits**, each with its answer. Body 64 MiB, and as much once decompressed (413); 10,000 items in a request (400);
 payload 10 MiB, what a trace notes 64 KiB (413); names and ids of 1 to 255 characters without NUL, and without `.` or
-`..` between slashes (400); long poll one hour (400); 100 query parameters (400); head of a request 64 KiB, and as much for trailers (431). A body
-is refused as soon as it passes the limit; what is over it is read and thrown away, so that the sender gets to see the
-answer. Of a body that no handler has asked for, and of requests that come before the last was answered, some are
-taken (64 KiB, 8 requests, or what one read brings); then the connection is not read until that changes. A client that
-owes us the rest of a request, or the next one, or the taking of its answer, and does not move for 75 seconds, is
-closed. An answer with messages ends with the one that brings its payloads to 64 MiB, whatever was asked for; it has one
-at least. So a pop of large messages gets fewer of them than its `batch`, and a page fewer than its `limit`: go on at
-`nextSeq`, or with the `offset` behind what came.
+`..` between slashes (400); long poll one hour (400); 100 query parameters (400); head of a request 64 KiB, and as much
+for trailers (431). A body is refused as soon as it passes the limit; what is over it is read and thrown away, so that
+the sender gets to see the answer. Of a body that no handler has asked for, and of requests that come before the last
+was answered, some are taken (64 KiB, 8 requests, or what one read brings); then the connection is not read until that
+changes. A client that owes us the rest of a request, or the next one, or the taking of its answer, and does not move
+for 75 seconds, is closed. An answer with messages ends with the one that brings its payloads to 64 MiB, whatever was
+asked for; it has one at least. So a pop of large messages gets fewer of them than its `batch`, and a page fewer than
+its `limit`: go on at `nextSeq`, or with the `offset` behind what came.
 
 **HTTP/1.1 and 1.0**, plain or in TLS; no HTTP/2, and no upgrade to anything: such a request is served as it is. What
 cannot be parsed, or could be parsed in two ways, is answered with 400 after everything that came before it, and the
