@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from fixtures.store_steps import configure, ids, item, push, take
+from fixtures.store_steps import configure, finish, ids, item, push, take
 from forebay.broker.stores.embedded import EmbeddedStore, retention
 from forebay.broker.stores.embedded.records import StoredRecord
 from forebay.model.queue import QueueOptions
@@ -71,6 +71,30 @@ async def test_a_record_is_read_once_however_many_partitions_it_has(
     monkeypatch.setattr(store._engine._cache, "get", _no_single_records)
     assert await store.apply_retention() == PUSHES * PER_PUSH
     assert len(made) == len(set(made)) <= PUSHES + 1
+
+
+async def test_retention_of_what_is_finished_reads_no_backlog(
+    store: EmbeddedStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await configure(store, QueueOptions(completed_retention_seconds=10))
+    await take(store, 1, group="slow")
+    read_from: list[int] = []
+    log = store._engine.queues.by_name["orders"].log
+    read_records = log.read_records
+
+    def noted(from_seq: int, to_seq: int | None = None) -> Iterator[Any]:
+        read_from.append(from_seq)
+        return read_records(from_seq, to_seq)
+
+    monkeypatch.setattr(log, "read_records", noted)
+    assert await store.apply_retention() == 0
+    assert read_from == []
+    # The only one that is finished by every group is at the end of the queue.
+    await store.push([item("last", "by itself")])
+    await finish(store, await take(store, group="slow", partition="by itself"), group="slow")
+    clock.advance(11)
+    assert await store.apply_retention() == 1
+    assert set(read_from) == {(PUSHES + 1) * PER_PUSH + 1}
 
 
 def _no_single_records(*_: Any) -> Iterator[None]:

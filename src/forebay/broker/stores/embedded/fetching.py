@@ -89,14 +89,14 @@ def message_of(queue: OpenQueue, partition_id: int, record: StoredRecord, place:
     return found[0]
 
 
-def seq_before(queue: OpenQueue, time_us: int) -> int:
-    """The last message that is older than everything created at `time_us` or later."""
-    for record in queue.log.read_records(queue.log.first_seq):
+def seq_before(queue: OpenQueue, time_us: int, from_seq: int = 1, to_seq: int | None = None) -> int:
+    """The last message that is older than everything created at `time_us` or later, of those between the two seqs."""
+    for record in queue.log.read_records(max(from_seq, queue.log.first_seq), to_seq):
         if record.header.created_max_us >= time_us:
             created = record.plain().created_us()
             place = next(place for place, created_us in enumerate(created) if created_us >= time_us)
             return record.header.first_seq + place - 1
-    return queue.log.next_seq - 1
+    return queue.log.next_seq - 1 if to_seq is None else to_seq
 
 
 def _count_old(record: StoredRecord, places: Sequence[int], delay: int, now_us: int) -> int:

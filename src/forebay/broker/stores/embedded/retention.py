@@ -31,6 +31,15 @@ PIECE_MESSAGES_MAX = 20_000
 """How many messages are looked at before others get their turn."""
 
 
+class _Front(NamedTuple):
+    """Where a partition begins: the first message that is kept, and the last that every group has finished."""
+
+    number: int
+    partition: str
+    first_seq: int
+    done_seq: int
+
+
 class _Span(NamedTuple):
     """What is to be removed of a partition: its messages from one seq to another."""
 
@@ -133,27 +142,35 @@ class Retention:
     def _spans(self, queue: OpenQueue) -> dict[int, _Span]:
         """Of each partition that has something to remove: where that begins and ends."""
         options, now_us = queue.info.options, self._clock.now_us()
+        fronts = list(self._fronts(queue))
         old_seq = done_seq = 0
         # Of the queue as a whole: a message that is young keeps those that came behind it, whatever their clock said.
         if options.retention_seconds:
             old_seq = seq_before(queue, now_us - options.retention_seconds * _SECOND_US)
-        if options.completed_retention_seconds and queue.groups:
-            done_seq = seq_before(queue, now_us - options.completed_retention_seconds * _SECOND_US)
-        rows = self._database.all(
-            "SELECT id FROM partitions WHERE queue_id = ? AND floor_seq < min(last_seq, ?)",
-            (queue.queue_id, max(old_seq, done_seq)),
-        )
+        done = [front for front in fronts if front.first_seq <= front.done_seq]
+        if done:
+            # Only where something is finished: in front of it there may be a backlog that nobody has to read.
+            cutoff_us = now_us - options.completed_retention_seconds * _SECOND_US
+            ends = min(front.first_seq for front in done), max(front.done_seq for front in done)
+            done_seq = seq_before(queue, cutoff_us, *ends)
         spans = {}
+        for front in fronts:
+            last_seq = max(old_seq, min(front.done_seq, done_seq))
+            if front.first_seq <= last_seq:
+                spans[front.number] = _Span(front.partition, front.first_seq, last_seq)
+        return spans
+
+    def _fronts(self, queue: OpenQueue) -> Iterator[_Front]:
+        rows = self._database.all(
+            "SELECT id FROM partitions WHERE queue_id = ? AND floor_seq < last_seq", (queue.queue_id,)
+        )
+        groups = queue.groups.values() if queue.info.options.completed_retention_seconds else ()
         for (number,) in rows:
             partition = self._popper.states.partition(number)
-            floor = min(old_seq, partition.last_seq)
-            if done_seq > floor:
-                cursors = (self._popper.states.cursor_seq(group, partition) for group in queue.groups.values())
-                floor = max(floor, min(done_seq, partition.last_seq, *cursors))
-            first = self._index.blocks_after(number, partition.floor_seq, 1)
-            if first and first[0].first_seq <= floor > partition.floor_seq:
-                spans[number] = _Span(partition.name, max(first[0].first_seq, partition.floor_seq + 1), floor)
-        return spans
+            cursors = [self._popper.states.cursor_seq(group, partition) for group in groups]
+            done_seq = min([partition.last_seq, *cursors]) if cursors else 0
+            for block in self._index.blocks_after(number, partition.floor_seq, 1):
+                yield _Front(number, partition.name, max(block.first_seq, partition.floor_seq + 1), done_seq)
 
     def _records(self, queue: OpenQueue, from_seq: int) -> Iterator[StoredRecord]:
         for record in queue.log.read_records(max(from_seq, queue.log.first_seq)):
