@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from forebay.bench.broker.servers import ForebayServer
 from forebay.testing.servers.machine import descendants
 
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_TIMES = slice(11, 13)
-"""User and system time in `/proc/<pid>/stat`, counted behind the program's name."""
+_SCHEDULED = 2
+"""Which of a process's clocks: the time that it ran, user's and system's."""
 _LOOK_SECONDS = 0.5
 
 
@@ -43,19 +40,20 @@ class UpProcess(ForebayServer):
         and again, and what one used after the last look at it is lost.
         """
         began = time.perf_counter()
-        first = self._ticks()
+        first = self._cpu_seconds()
         latest = dict(first)
         while (left := began + seconds - time.perf_counter()) > 0:
             time.sleep(min(left, _LOOK_SECONDS))
-            latest |= self._ticks()
-        used = sum(ticks - first.get(pid, 0) for pid, ticks in latest.items())
-        return used / _TICKS_PER_SECOND / (time.perf_counter() - began)
+            latest |= self._cpu_seconds()
+        used = sum(seconds_used - first.get(pid, 0) for pid, seconds_used in latest.items())
+        return used / (time.perf_counter() - began)
 
-    def _ticks(self) -> dict[int, int]:
+    def _cpu_seconds(self) -> dict[int, float]:
         """What each process has used so far."""
         found = {}
         for pid in [self.pid, *descendants(self.pid)]:
             with contextlib.suppress(OSError):
-                fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-                found[pid] = sum(map(int, fields[_TIMES]))
+                # The clock of another process, as clock_getcpuclockid numbers it. What /proc counts in steps of 10 ms
+                # may be nothing at all in a second of doing nothing.
+                found[pid] = time.clock_gettime((~pid << 3) | _SCHEDULED)
         return found
