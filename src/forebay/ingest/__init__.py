@@ -44,6 +44,7 @@ own events: while there are others', it holds all partitions back, because it ca
 
 **The last step of a drain.** A producer that never pauses would keep its partition fenced for ever. So once the store
 is back and little is left, a push to a fenced partition waits for the drain, for a moment, instead of going behind.
+When somebody waited in vain, nobody waits for a while: the drain then has a reason to take long.
 
 **Health** (`health`). A failed or timed-out push opens the breaker: pushes go to the file at once and nobody pays the
 time-out again. The drain itself is the probe that closes it, because a database may answer and yet refuse to write.

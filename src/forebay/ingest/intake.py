@@ -52,6 +52,7 @@ class Intake:
         self._failover = self.keeper.failover
         self._patience = TimeLimit(self.limits.store_seconds, self._unanswered)
         self._room = BufferRoom(self.keeper, self.limits)
+        self._no_wait_until = 0.0
         self._has_just_looked = False
         """Whether it is known that no other process has buffered anything that the requests here have to wait for."""
 
@@ -196,22 +197,32 @@ class Intake:
         await self.wait_until_free([place for place in self._failover.backlog.places() if place[0] not in refusing])
 
     async def _are_free(self, places: set[Place]) -> bool:
-        """Whether none of them is fenced. When little is left to drain, wait a moment for that."""
+        """Whether none of them is fenced. When little is left to drain, wait a moment for that.
+
+        Whoever does not wait goes behind, and makes the drain longer for the others. So the moment is long enough for
+        a slow disk, where it takes a second to drain one event; and when it was not, nobody waits for a while.
+        """
         keeper = self.keeper
         deadline = time.monotonic() + self.limits.wait_seconds
         while self._is_any_fenced(places):
-            is_ending = (
-                keeper.health.is_healthy and not keeper.is_paused and keeper.held_events <= self.limits.wait_events
-            )
-            seconds = deadline - time.monotonic()
-            if not is_ending or seconds <= 0:
+            now = time.monotonic()
+            if now < self._no_wait_until or not self._is_drain_ending():
+                return False
+            if now >= deadline:
+                self._no_wait_until = now + self.limits.wait_seconds
                 return False
             keeper.progress.clear()
             keeper.poke()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(seconds, FENCE_LOOK_SECONDS)):
+                async with asyncio.timeout(min(deadline - now, FENCE_LOOK_SECONDS)):
                     await keeper.progress.wait()
         return True
+
+    def _is_drain_ending(self) -> bool:
+        keeper, lane = self.keeper, self._failover
+        if not keeper.health.is_healthy or keeper.is_paused or keeper.held_events > self.limits.wait_events:
+            return False
+        return lane.is_owner or (lane.waiting_bytes() <= self.limits.wait_bytes and not lane.has_failed())
 
     def _is_any_fenced(self, places: set[Place]) -> bool:
         lane = self._failover

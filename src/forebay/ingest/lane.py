@@ -150,7 +150,11 @@ class BufferLane:
 
     def has_bytes(self) -> bool:
         """Whether there is anything to drain, be it only bytes that are no events."""
-        return any(self.directory.size(path(self.lane)) for path in (self.directory.active, self.directory.processing))
+        return self.waiting_bytes() > 0
+
+    def waiting_bytes(self) -> int:
+        """Of all processes, without what the store refuses."""
+        return sum(self.directory.size(path(self.lane)) for path in (self.directory.active, self.directory.processing))
 
     def has_strange_events(self) -> bool:
         """Whether there are events whose partitions are not known here."""
@@ -161,9 +165,10 @@ class BufferLane:
             writing, known = self._writing, self.backlog.active.size
             is_active_foreign = active > known if writing is None else writing.start > known or active > writing.end
             return is_active_foreign or self._is_processing_foreign
-        return active > 0 or size(self.directory.processing(self.lane)) > 0 or self._has_failed()
+        return active > 0 or size(self.directory.processing(self.lane)) > 0 or self.has_failed()
 
-    def _has_failed(self) -> bool:
+    def has_failed(self) -> bool:
+        """Whether there is anything that the store refuses."""
         return any(failed.lane is self.lane for failed in self.directory.failed_files())
 
     # taking over what another process left

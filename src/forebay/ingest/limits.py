@@ -22,5 +22,7 @@ class BufferLimits(NamedTuple):
     retry_seconds: float = 1.0
     """How often what the store refused is offered again."""
     wait_events: int = 10_000
-    """A drain that has no more than this left is waited for."""
-    wait_seconds: float = 1.0
+    wait_bytes: int = 16 << 20
+    """A drain that has no more than this left is waited for: events, or bytes where another process drains."""
+    wait_seconds: float = 5.0
+    """How long; and for how long nobody waits after somebody did in vain."""

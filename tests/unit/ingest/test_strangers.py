@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from fixtures.buffer_steps import AWAY, Shelf, message, started, until
+from fixtures.buffer_steps import AWAY, QUICK, Shelf, message, started, until
 from forebay.commitlog.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory, Lane
 from forebay.ingest.event import frames_of
@@ -143,6 +144,58 @@ async def test_push_that_comes_after_a_look_is_fenced_by_what_came_before_it(tmp
             await until(partial(_is_stored, store, stored))
             await until(lambda: owner.is_db_healthy and guest.is_db_healthy and not owner.keeper.held_events)
             await until(lambda: not guest.keeper.failover.has_strange_events())
+
+
+def drained_by_another(folder: Path) -> BufferDirectory:
+    other = BufferDirectory(RealFilesystem(), folder)
+    other.prepare()
+    assert other.take_drain_lock("other")
+    return other
+
+
+async def test_guest_waits_until_another_process_has_drained(tmp_path: Path) -> None:
+    other = drained_by_another(tmp_path)
+    async with started(Shelf(), tmp_path, is_remote=True, limits=QUICK._replace(wait_seconds=60.0)) as guest:
+        other.append(Lane.FAILOVER, FRAMES, is_durable=True)
+        pushing = asyncio.create_task(guest.push([message("1")]))
+        await asyncio.sleep(0.05)
+        other.rotate(Lane.FAILOVER)
+        await asyncio.sleep(0.05)
+        assert not pushing.done()
+        other.remove(other.processing(Lane.FAILOVER))
+        assert (await pushing)[0].status == "queued"
+
+
+async def test_after_a_wait_in_vain_nobody_waits(tmp_path: Path) -> None:
+    other = drained_by_another(tmp_path)
+    async with started(Shelf(), tmp_path, is_remote=True, limits=QUICK._replace(wait_seconds=0.2)) as guest:
+        other.append(Lane.FAILOVER, FRAMES, is_durable=True)
+        assert (await guest.push([message("1")]))[0].status == "buffered"
+        assert guest._no_wait_until > time.monotonic()
+        guest.limits = guest.limits._replace(wait_seconds=3600.0)
+        async with asyncio.timeout(30):
+            assert (await guest.push([message("2")]))[0].status == "buffered"
+        await asyncio.sleep(0.3)
+        pushing = asyncio.create_task(guest.push([message("3")]))
+        await asyncio.sleep(0.1)
+        assert not pushing.done(), "the while is over"
+        other.rotate(Lane.FAILOVER)
+        other.remove(other.processing(Lane.FAILOVER))
+        assert (await pushing)[0].status == "queued"
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_guest_does_not_wait_for_what_takes_long(tmp_path: Path, is_refused: bool) -> None:
+    """Much that another process has to drain, or what the store refuses."""
+    other = drained_by_another(tmp_path)
+    limits = QUICK._replace(wait_seconds=3600.0, wait_bytes=len(FRAMES[0]))
+    async with started(Shelf(), tmp_path, is_remote=True, limits=limits) as guest:
+        if is_refused:
+            other.append_failed(other.new_failed(Lane.FAILOVER, 1), FRAMES)
+        else:
+            other.append(Lane.FAILOVER, FRAMES * 2, is_durable=True)
+        async with asyncio.timeout(30):
+            assert (await guest.push([message("1")]))[0].status == "buffered"
 
 
 async def test_guest_remembers_no_bytes_and_counts_them_when_it_takes_over(tmp_path: Path) -> None:
