@@ -19,12 +19,14 @@ class App:
 
     def __init__(self, service: Service) -> None:
         self.service = service
+        self.memory = service.memory
         self.router = Router(ALL_ROUTES)
 
     async def answer(self, request: Request) -> Answer | StreamedAnswer | None:
         """Whatever happens, an answer; None when there is nobody to have it."""
         service = self.service
         method = request.method
+        request.memory = service.memory
         route: Route | None = None
         answer: Answer | StreamedAnswer
         try:
@@ -48,5 +50,7 @@ class App:
         except Exception:  # noqa: BLE001 - one request's bug must not end the server
             _log.exception("BUG: %s", request)
             answer = refusal(Problem(500, "a bug in Forebay; the server's log has its traceback", code="bug"))
+        finally:
+            request.end()
         service.counts.requests[method, route.path if route else "", answer.status] += 1
         return answer

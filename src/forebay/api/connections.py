@@ -14,6 +14,7 @@ from typing import Protocol
 
 from forebay.api.exchange import Answer, Request, StreamedAnswer
 from forebay.api.known_heads import KnownHeads
+from forebay.api.memory import Memory
 
 KEEP_ALIVE_SECONDS = 75
 SWEEP_SECONDS = 5
@@ -22,6 +23,8 @@ _log = logging.getLogger("forebay.api")
 
 
 class Application(Protocol):
+    memory: Memory
+
     async def answer(self, request: Request) -> Answer | StreamedAnswer | None: ...
 
 

@@ -10,11 +10,12 @@ from urllib.parse import parse_qsl
 
 from forebay.api.body_stream import BODY_BYTES_MAX, BodyStream, too_large
 from forebay.api.body_stream import ClientGone as ClientGone
+from forebay.api.memory import Memory
 from forebay.api.problems import JSON_PROBLEM, Problem, wrong
 
 QUERY_FIELDS_MAX = 100
-INLINE_BYTES_MAX = 256 * 1024
-"""Compressed bodies above this are decompressed in a thread, so that other requests go on meanwhile."""
+INLINE_BYTES_MAX = 1024 * 1024
+"""Compressed bodies are decompressed up to this size at once; larger ones in a thread, while other requests go on."""
 JSON = b"application/json"
 
 
@@ -54,11 +55,13 @@ class Request:
         "headers",
         "is_kept_alive",
         "is_version_1_0",
+        "memory",
         "method",
         "path",
         "query_string",
         "raw_path",
         "stream",
+        "taken_bytes",
     )
 
     def __init__(
@@ -81,6 +84,9 @@ class Request:
         self.is_version_1_0 = is_version_1_0
         self.path: tuple[str, ...] = ()
         self.body_bytes_max = BODY_BYTES_MAX
+        self.memory: Memory | None = None
+        self.taken_bytes = 0
+        """Of `memory`, for the body."""
         self._query: dict[str, str] | None = None
 
     def __str__(self) -> str:
@@ -110,28 +116,69 @@ class Request:
     async def text(self) -> bytes | memoryview:
         """The same, where it lies: perhaps as a part of what came over the wire."""
         stream, limit = self.stream, self.body_bytes_max
-        raw = stream.whole(limit) if stream.is_whole else await stream.read(limit)
         encoding = self.header(b"content-encoding").strip().lower()
-        if encoding in (b"", b"identity"):
-            return raw
-        if encoding not in (b"gzip", b"x-gzip", b"deflate"):
+        is_compressed = encoding not in (b"", b"identity")
+        if is_compressed and encoding not in (b"gzip", b"x-gzip", b"deflate"):
             raise Problem(
                 415,
                 f"Content-Encoding {encoding.decode('latin-1')!r} is not known; known are gzip and deflate",
                 code="unknown_encoding",
                 headers=((b"accept-encoding", b"gzip, deflate"),),
             )
+        if stream.is_whole:
+            raw = stream.whole(limit)
+        else:
+            # For what it becomes too: who has room and waits for more could wait for somebody who does the same.
+            await self._take(self._announced_bytes() + (limit if is_compressed else 0))
+            raw = await stream.read(limit)
+        text = await self._decompressed(raw) if is_compressed else raw
+        self._keep(len(text))
+        return text
+
+    async def _decompressed(self, raw: bytes | memoryview) -> bytes:
+        limit = self.body_bytes_max
         if len(raw) <= INLINE_BYTES_MAX:
-            return decompressed(raw, self.body_bytes_max)
-        return await asyncio.to_thread(decompressed, raw, self.body_bytes_max)
+            text = decompressed(raw, min(INLINE_BYTES_MAX, limit))
+            if text is not None:
+                return text
+            if limit <= INLINE_BYTES_MAX:
+                raise too_large(limit)
+            if not self.taken_bytes:
+                await self._take(limit)
+        text = await asyncio.to_thread(decompressed, raw, limit)
+        if text is None:
+            raise too_large(limit)
+        return text
+
+    # memory
+
+    async def _take(self, size: int) -> None:
+        if self.memory is not None:
+            self.taken_bytes = await self.memory.take(size)
+
+    def _keep(self, size: int) -> None:
+        """Give back what was taken beyond that."""
+        if self.taken_bytes > size and self.memory is not None:
+            self.memory.give_back(self.taken_bytes - size)
+            self.taken_bytes = size
+
+    def end(self) -> None:
+        """It is answered."""
+        if self.taken_bytes:
+            self._keep(0)
+
+    def _announced_bytes(self) -> int:
+        """What is above the limit is not kept, so it needs no memory."""
+        announced = self.header(b"content-length")
+        return min(int(announced), self.body_bytes_max) if announced else self.body_bytes_max
 
     def disconnected(self) -> asyncio.Future[None]:
         """Done when the client has gone away. Only for requests whose body nobody wants."""
         return self.stream.gone()
 
 
-def decompressed(raw: bytes | memoryview, limit: int) -> bytes:
-    """Undo gzip or deflate (with zlib's header or, as some send it, without)."""
+def decompressed(raw: bytes | memoryview, limit: int) -> bytes | None:
+    """Undo gzip or deflate (with zlib's header or, as some send it, without). None if it becomes larger than that."""
     # 47: look at the header to tell gzip from zlib; -15: there is no header.
     has_header = raw[:2] == b"\x1f\x8b" or (len(raw) > 1 and raw[0] & 0x0F == 8 and (raw[0] << 8 | raw[1]) % 31 == 0)
     machine = zlib.decompressobj(47 if has_header else -15)
@@ -140,7 +187,7 @@ def decompressed(raw: bytes | memoryview, limit: int) -> bytes:
     except zlib.error as error:
         raise wrong(None, f"the body cannot be decompressed: {error}") from error
     if len(text) > limit:
-        raise too_large(limit)
+        return None
     if not machine.eof or machine.unused_data:
         raise wrong(None, "the compressed body is cut off or has something behind it")
     return text

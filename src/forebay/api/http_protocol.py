@@ -147,6 +147,8 @@ class HttpProtocol(asyncio.Protocol):
                 closes = self._closes_after(request, answer)
                 if isinstance(answer, Answer):
                     outlet.send(request, answer, closes=closes)
+                    if outlet.is_paused:
+                        await outlet.taken(app.memory)
                 elif not await outlet.stream(request, answer, closes=closes):
                     break
                 line.popleft()

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from forebay.api import answer_bytes
 from forebay.api.connections import Connections
 from forebay.api.exchange import Answer, Request, StreamedAnswer
+from forebay.api.memory import Memory
 from forebay.errors import ForebayError
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -49,6 +50,15 @@ class Outlet:
         if self.is_paused:
             self._drained = self._connections.loop.create_future()
             await self._drained
+
+    async def taken(self, memory: Memory) -> None:
+        """The same, and what lies here until then is counted."""
+        size = self._transport.get_write_buffer_size()
+        memory.take_now(size)
+        try:
+            await self.drained()
+        finally:
+            memory.give_back(size)
 
     # what
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from forebay.api.access import Access
 from forebay.api.body_stream import BODY_BYTES_MAX
+from forebay.api.memory import Memory
 from forebay.api.problems import unavailable
 from forebay.api.routing import Needs
 from forebay.broker.messages import Pushed, PushItem
@@ -51,6 +52,7 @@ class Service:
     intake: Intake | None = None
     """Without one, pushes go straight to the store."""
     limits: Limits = Limits()
+    memory: Memory = field(default_factory=Memory)
     access: Access = field(default_factory=Access)
     counts: Counts = field(default_factory=Counts)
     retention_seconds: float = 30.0

@@ -72,6 +72,13 @@ class ServerSettings(Section):
         le=parse_size("1Gi"),
         description="The largest request body, also once it is decompressed.",
     )
+    memory_size: Size = Field(
+        default=parse_size("512Mi"),
+        ge=parse_size("64Mi"),
+        le=parse_size("1Ti"),
+        description="How much memory large bodies and answers may take, of all requests together. A body for which "
+        "there is no room waits, and answers hold fewer messages.",
+    )
     poll_time: Duration = Field(
         default=timedelta(hours=1),
         ge=timedelta(seconds=1),

@@ -112,7 +112,8 @@ def _deliberate(wanted: DeadLetterFilter, *, is_all: bool) -> DeadLetterFilter:
 
 async def list_dead_letters(service: Service, request: Request) -> Answer:
     limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
-    found, total = await service.store.dead_letters(_by_query(request), limit, offset)
+    bytes_max = service.memory.answer_bytes_max
+    found, total = await service.store.dead_letters(_by_query(request), limit, offset, bytes_max=bytes_max)
     return answered(DeadLetterList([_info(letter) for letter in found], total, Pagination(limit, offset, total)))
 
 

@@ -10,7 +10,6 @@ from forebay.api.parameters import LIMIT, Name, Whole
 from forebay.api.problems import not_found, wrong
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
-from forebay.broker.messages import ANSWER_BYTES_MAX
 
 QUEUE = Name("queue", None, "The queue to look into.")
 PARTITION = Name("partition", None, "Only this partition.")
@@ -32,10 +31,11 @@ async def list_messages(service: Service, request: Request) -> Answer:
 
 async def browse(service: Service, request: Request, queue: str) -> Answer:
     limit, from_seq = LIMIT.read(request.query), FROM_SEQ.read(request.query)
-    found = await service.store.read(queue, from_seq, limit, PARTITION.read(request.query))
+    bytes_max = service.memory.answer_bytes_max
+    found = await service.store.read(queue, from_seq, limit, PARTITION.read(request.query), bytes_max=bytes_max)
     # A page that ended early for its size has more behind it. Payloads that were sealed are smaller here than they were
     # where they were counted, so half of the limit is enough to suspect it.
-    may_go_on = len(found) == limit or sum(len(message.payload) for message in found) >= ANSWER_BYTES_MAX // 2
+    may_go_on = len(found) == limit or sum(len(message.payload) for message in found) >= bytes_max // 2
     following = found[-1].seq + 1 if may_go_on and found else None
     return answered(MessageList([browsed(message) for message in found], following))
 

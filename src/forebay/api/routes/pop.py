@@ -72,6 +72,9 @@ async def _looked(
     """
     if service.is_pop_paused:
         return NOTHING
+    bytes_max = service.memory.answer_bytes_max
+    if bytes_max < asked.bytes_max:
+        asked = asked._replace(bytes_max=bytes_max)
     is_finished_here = asked.auto_ack and is_careful
     popped = await service.store.pop(asked._replace(auto_ack=False) if is_finished_here else asked)
     if not popped.messages:

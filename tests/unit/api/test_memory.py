@@ -1,0 +1,244 @@
+"""Memory for all requests together: who waits, in which order, and that everything is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.served_app import CHUNKED, Client, on_uvloop, served, until
+from forebay.api.exchange import INLINE_BYTES_MAX, Answer, ClientGone, Request
+from forebay.api.memory import ANSWER_BYTES_MIN, Memory
+from forebay.api.problems import Problem
+from forebay.broker.messages import ANSWER_BYTES_MAX
+
+MIB = 1 << 20
+
+
+class Measured:
+    """An application that reads bodies, and answers when it may."""
+
+    def __init__(self, limit: int, answer_bytes: int = 0) -> None:
+        self.memory = Memory(limit)
+        self.may_answer = asyncio.Event()
+        self.read_bytes: list[int] = []
+        self._answer_bytes = answer_bytes
+
+    async def answer(self, request: Request) -> Answer | None:
+        request.memory = self.memory
+        try:
+            self.read_bytes.append(len(await request.text()))
+            await self.may_answer.wait()
+        except Problem as problem:
+            return Answer(problem.status)
+        except ClientGone:
+            return None
+        finally:
+            request.end()
+        return Answer(200, bytes(self._answer_bytes))
+
+
+def head_of(size: int, *headers: str) -> bytes:
+    lines = ["POST / HTTP/1.1", "Host: h", f"Content-Length: {size}", *headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def begun(client: Client, size: int) -> None:
+    """A body of which the first half is sent."""
+    await client.send(head_of(size), bytes(size // 2))
+
+
+# turns
+
+
+async def test_turns_come_in_order_and_a_large_one_is_not_starved() -> None:
+    memory = Memory(10)
+    await memory.take(6)
+    admitted: list[int] = []
+
+    async def wait(size: int) -> None:
+        await memory.take(size)
+        admitted.append(size)
+
+    waiting = [asyncio.create_task(wait(size)) for size in (8, 1, 2)]
+    await asyncio.sleep(0)
+    assert (admitted, memory.waiting) == ([], 3), "1 would fit, and would be the first of many"
+    memory.give_back(4)
+    await asyncio.sleep(0.01)
+    assert admitted == [8]
+    memory.give_back(2)
+    await asyncio.sleep(0.01)
+    assert (admitted, memory.used, memory.waiting) == ([8, 1], 9, 1)
+    memory.give_back(8)
+    await asyncio.gather(*waiting)
+    assert (admitted, memory.used) == ([8, 1, 2], 3)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["take", "give", "cancel", "answer"]), st.integers(min_value=1, max_value=15)),
+        max_size=60,
+    )
+)
+def test_nothing_is_taken_twice_or_forgotten(steps: list[tuple[str, int]]) -> None:
+    async def run() -> None:
+        memory = Memory(10)
+        held: list[int] = []
+        waiting: list[asyncio.Task[None]] = []
+
+        async def take(size: int) -> None:
+            held.append(await memory.take(size))
+
+        for step, number in steps:
+            if step == "take":
+                waiting.append(asyncio.create_task(take(number)))
+            elif step == "answer":
+                memory.take_now(number)
+                held.append(number)
+            elif step == "give" and held:
+                memory.give_back(held.pop(number % len(held)))
+            elif step == "cancel" and waiting:
+                waiting[number % len(waiting)].cancel()
+            if number % 2:
+                await asyncio.sleep(0)
+        while not all(task.done() for task in waiting):
+            await asyncio.sleep(0)
+            if held:
+                memory.give_back(held.pop())
+        for size in held:
+            memory.give_back(size)
+        assert (memory.used, memory.waiting) == (0, 0)
+
+    asyncio.run(run())
+
+
+async def test_who_waits_in_vain_is_told_and_lets_others_pass() -> None:
+    memory = Memory(10)
+    await memory.take(6)
+    large = asyncio.create_task(memory.take(8, seconds_max=0.02))
+    await asyncio.sleep(0)
+    small = asyncio.create_task(memory.take(2))
+    with pytest.raises(Problem) as told:
+        await large
+    assert (told.value.status, told.value.code) == (503, "busy")
+    assert (await small, memory.used, memory.refused) == (2, 8, 1)
+
+
+def test_answers_get_smaller_when_little_is_left() -> None:
+    memory = Memory(10 * ANSWER_BYTES_MAX)
+    assert memory.answer_bytes_max == ANSWER_BYTES_MAX
+    memory.take_now(9 * ANSWER_BYTES_MAX)
+    assert memory.answer_bytes_max == ANSWER_BYTES_MAX // 2
+    memory.take_now(2 * ANSWER_BYTES_MAX)
+    assert memory.answer_bytes_max == ANSWER_BYTES_MIN
+
+
+# bodies
+
+
+@on_uvloop
+async def test_body_without_room_is_not_read_until_another_is_answered() -> None:
+    app = Measured(10 * MIB)
+    async with served(app) as server:
+        clients = [await server.client() for _ in range(3)]
+        for client in clients:
+            await begun(client, 4 * MIB)
+        await until(lambda: app.memory.waiting == 1)
+        assert app.memory.used == 8 * MIB
+        for client in clients:
+            await client.send(bytes(2 * MIB))
+        await until(lambda: len(app.read_bytes) == 2)
+        assert (app.memory.used, app.memory.waiting) == (8 * MIB, 1)
+        app.may_answer.set()
+        assert [(await client.answer()).status for client in clients] == [200] * 3
+        assert (app.read_bytes, app.memory.used) == ([4 * MIB] * 3, 0)
+
+
+@on_uvloop
+async def test_room_of_a_client_that_has_gone_is_given_back() -> None:
+    app = Measured(5 * MIB)
+    async with served(app) as server:
+        gone, other = await server.client(), await server.client()
+        await begun(gone, 4 * MIB)
+        await until(lambda: app.memory.used == 4 * MIB)
+        await begun(other, 4 * MIB)
+        await until(lambda: app.memory.waiting)
+        gone.close()
+        await until(lambda: not app.memory.waiting)
+        other.close()
+        await until(lambda: not app.memory.used)
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+@on_uvloop
+async def test_what_was_taken_in_advance_shrinks_to_what_came(is_chunked: bool) -> None:
+    app = Measured(512 * MIB)
+    text = b'"' + b"x" * (3 * MIB) + b'"'
+    packed = gzip.compress(text)
+    async with served(app) as server:
+        client = await server.client()
+        if is_chunked:
+            await client.send(CHUNKED, b"%x\r\n" % len(text))
+            await until(lambda: app.memory.used == 64 * MIB)
+            await client.send(text + b"\r\n0\r\n\r\n")
+        else:
+            await client.send(head_of(len(packed), "Content-Encoding: gzip"))
+            await until(lambda: app.memory.used == 64 * MIB + len(packed))
+            await client.send(packed)
+        await until(lambda: app.read_bytes == [len(text)])
+        assert app.memory.used == len(text)
+        app.may_answer.set()
+        assert (await client.answer()).status == 200
+        assert app.memory.used == 0
+
+
+@pytest.mark.parametrize(("size", "is_waiting"), [(INLINE_BYTES_MAX, False), (INLINE_BYTES_MAX + 1, True)])
+@on_uvloop
+async def test_small_body_that_becomes_large_needs_room(size: int, is_waiting: bool) -> None:
+    app = Measured(64 * MIB)
+    app.memory.take_now(1)
+    app.may_answer.set()
+    packed = gzip.compress(bytes(size))
+    async with served(app) as server:
+        client = await server.client()
+        await client.send(head_of(len(packed), "Content-Encoding: gzip") + packed)
+        if is_waiting:
+            await until(lambda: app.memory.waiting)
+            assert app.read_bytes == []
+            app.memory.give_back(1)
+        assert (await client.answer()).status == 200
+        assert app.read_bytes == [size]
+
+
+@on_uvloop
+async def test_body_above_the_limit_takes_no_more_than_the_limit() -> None:
+    app = Measured(512 * MIB)
+    async with served(app) as server:
+        client = await server.client()
+        await client.send(head_of(65 * MIB))
+        await until(lambda: app.memory.used == 64 * MIB)
+        await client.send(bytes(65 * MIB))
+        assert (await client.answer()).status == 413
+        assert app.memory.used == 0
+
+
+# answers
+
+
+@on_uvloop
+async def test_answer_counts_until_its_client_has_taken_it() -> None:
+    app = Measured(64 * MIB, answer_bytes=20 * MIB)
+    app.may_answer.set()
+    async with served(app) as server:
+        client = await server.client()
+        await client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        await until(lambda: app.memory.used > 10 * MIB)
+        assert len((await client.answer()).body) == 20 * MIB
+        await until(lambda: not app.memory.used)
+        await client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        await until(lambda: app.memory.used > 10 * MIB)
+        client.writer.transport.abort()
+        await until(lambda: not app.memory.used)
