@@ -28,6 +28,7 @@ def test_quick_run_prints_every_figure_and_leaves_nothing_behind(tmp_path: Path)
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode in (0, 1), done.stderr
     assert "Traceback" not in done.stderr
+    assert done.stdout, done.stderr
     told = json.loads(done.stdout)
     assert told["suite"] == "ingest"
     assert [row["goal"] for row in told["results"]] == GOALS

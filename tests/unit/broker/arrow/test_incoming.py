@@ -83,6 +83,7 @@ def test_any_bytes_are_rows_or_refused(body: bytes) -> None:
 
 @example(152, 128)  # a column's name that is not UTF-8
 @example(71, 11)  # a type that pyarrow cannot hold
+@example(280, 13)  # offsets of which there are 13 bytes
 @given(st.integers(0, 700), st.integers(0, 255))
 def test_any_changed_byte_is_rows_or_refused(place: int, value: int) -> None:
     body = bytearray(ipc({"payload": ["1", "22"], "partition": ["a", "b"]}))
