@@ -18,7 +18,8 @@ from forebay.broker.messages import PushItem
 from forebay.cli.buffer_retry import retry_file
 from forebay.client import Client
 from forebay.commitlog.filesystem import RealFilesystem
-from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.buffer_directory import BufferDirectory
+from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.event import frames_of
 from forebay.testing.running_server import RunningServer
 
@@ -238,7 +239,7 @@ def test_retry_begins_where_the_drain_ended_and_takes_what_is_appended_meanwhile
     drained = directory.append(Lane.FAILOVER, frames[:4], is_durable=True).end
     directory.append(Lane.FAILOVER, frames[4:], is_durable=True)
     path = directory.active(Lane.FAILOVER)
-    directory.note_position(path, drained)
+    directory.positions.note(path, drained)
     assert directory.take_drain_lock("somebody")
     directory.release_drain_lock()
     with AppendedTo(other.url, directory) as client:

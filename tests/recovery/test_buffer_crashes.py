@@ -17,7 +17,7 @@ import pytest
 from fixtures.buffer_steps import AWAY, Shelf, drained, message, started, until
 from forebay.broker.messages import PushItem
 from forebay.ingest import Intake
-from forebay.ingest.buffer_directory import Lane
+from forebay.ingest.buffer_writes import Lane
 from forebay.testing.simulated_disk import SimulatedDisk
 
 BUFFERS = Path("/data/buffers")

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from forebay.commitlog.filesystem import File, RealFilesystem
 from forebay.errors import Permanent
-from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.buffer_directory import BufferDirectory
+from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.event import Event
 from forebay.ingest.frames import Chunk, Damage, chunks
 
@@ -58,14 +59,14 @@ def view_of(base: Path, on_progress: Callable[[float], None]) -> DirectoryView:
     if not base.is_dir():
         raise Permanent(f"{base}: there is no such directory", remedy="Name the one that the server's buffer.dir names")
     views: list[FileView] = []
-    has_failed = directory.failed.is_dir()
-    for one in directory.failed_files() if has_failed else []:
+    has_failed = directory.failed.path.is_dir()
+    for one in directory.failed.files() if has_failed else []:
         views += _counted(directory, one.path, one.lane, "failed", on_progress)
     for lane in Lane:
         views += _counted(directory, directory.processing(lane), lane, "processing", on_progress)
         views += _counted(directory, directory.active(lane), lane, "active", on_progress)
     if has_failed:
-        views += [_uncounted(directory, f"failed/{path.name}", "damaged") for path in directory.damaged_files()]
+        views += [_uncounted(directory, f"failed/{path.name}", "damaged") for path in directory.failed.damaged()]
         views += [_uncounted(directory, name, "unknown") for name in directory.strangers()]
     return DirectoryView(base, drainer_of(base), views)
 
@@ -86,7 +87,7 @@ def _counted(
     oldest_us: int | None = None
     damaged = 0
     try:
-        for chunk in read_chunks(path, directory.position(path)):
+        for chunk in read_chunks(path, directory.positions.of(path)):
             if oldest_us is None and chunk.events:
                 oldest_us = chunk.events[0].accepted_us
             queues.update(event.queue for event in chunk.events)
@@ -142,7 +143,7 @@ class FileEvents:
     def __init__(self, path: Path, start: int = 0) -> None:
         self.count = 0
         self.damages: list[Damage] = []
-        self.drained_bytes = BufferDirectory(RealFilesystem(), path.parent).position(path)
+        self.drained_bytes = BufferDirectory(RealFilesystem(), path.parent).positions.of(path)
         """All before it is stored."""
         self.end = start
         self._found = self._read(path, start)

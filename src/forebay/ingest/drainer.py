@@ -103,7 +103,7 @@ class Drainer:
         trouble: DiskTrouble | None = None
         for queue, names in list(self.failed.items()):
             while names:
-                path = self._directory.failed / names[0]
+                path = self._directory.failed.path / names[0]
                 if not self._directory.size(path):  # or it held several queues, and went with another one
                     with contextlib.suppress(FileNotFoundError):
                         await self._remove(path)
@@ -127,7 +127,7 @@ class Drainer:
 
     async def _drain_file(self, path: Path, store: Callable[[Path, File, Chunk], Awaitable[None]]) -> None:
         """From where it was left to its end. `DiskTrouble` is raised when everything else is done."""
-        start, size = await asyncio.to_thread(lambda: (self._directory.position(path), self._directory.size(path)))
+        start, size = await asyncio.to_thread(lambda: (self._directory.positions.of(path), self._directory.size(path)))
         start = max(start, self._positions.get(path, 0))
         trouble: DiskTrouble | None = None
         file = self._directory.open_to_read(path)
@@ -140,7 +140,9 @@ class Drainer:
                     await store(path, file, chunk)
                 except DiskTrouble as error:
                     trouble = trouble or error
-                    if path.parent == self._directory.failed:  # its position moves within chunks, and would pass it
+                    if (
+                        path.parent == self._directory.failed.path
+                    ):  # its position moves within chunks, and would pass it
                         break
                 if trouble is None:
                     self._positions[path] = chunk.end
@@ -153,7 +155,7 @@ class Drainer:
 
     async def _note_position(self, path: Path, position: int) -> None:
         try:
-            await asyncio.to_thread(self._directory.note_position, path, position)
+            await asyncio.to_thread(self._directory.positions.note, path, position)
         except OSError as error:
             # A full disk must not keep the drain from making room on it. Ids tell what the note would have told.
             _log.warning("%s: how far it is stored could not be noted: %s", path, error)

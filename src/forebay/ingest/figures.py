@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.buffer_directory import BufferDirectory
+from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.drainer import Drainer
 from forebay.ingest.frames import chunks
 from forebay.ingest.health import StoreHealth
@@ -77,7 +78,7 @@ def figures_of(
     queues: Counter[str] = Counter()
     for one in lanes.values():
         queues.update(one.queues)
-    sizes = {one.path.name: one.size for one in directory.failed_files()}
+    sizes = {one.path.name: one.size for one in directory.failed.files()}
     owners = {name: queue for one in lanes.values() for name, queue in one.failed.items()}
     pending = {lane: one.events - one.failed_events for lane, one in lanes.items()}
     return BufferFigures(
@@ -86,7 +87,7 @@ def figures_of(
         is_db_healthy=health.is_healthy,
         reason=health.reason,
         failovers=health.failovers,
-        size_bytes=directory.waiting_bytes() + directory.failed_bytes(),
+        size_bytes=directory.waiting_bytes() + directory.failed.size_bytes(),
         oldest_seconds=_oldest_seconds(directory, now_us),
         is_owner=is_owner,
         pending_by_lane={str(lane): count for lane, count in pending.items()},
@@ -94,7 +95,7 @@ def figures_of(
         queues=dict(queues),
         partitions_fenced=lanes[Lane.FAILOVER].partitions,
         failed_files=[FailedFileFigures(name, owners.get(name, ""), size) for name, size in sizes.items()],
-        damaged_files=[path.name for path in directory.damaged_files()],
+        damaged_files=[path.name for path in directory.failed.damaged()],
         strangers=directory.strangers(),
         counts={str(lane): one.counts for lane, one in lanes.items()},
     )
@@ -102,7 +103,7 @@ def figures_of(
 
 def _oldest_seconds(directory: BufferDirectory, now_us: int) -> float:
     """The age of the oldest event: the first in each file that is not drained yet."""
-    paths = [one.path for one in directory.failed_files()]
+    paths = [one.path for one in directory.failed.files()]
     paths += [path for lane in Lane for path in (directory.processing(lane), directory.active(lane))]
     ages = [age for path in paths if (age := _age_of_first(directory, path, now_us)) is not None]
     return max(ages, default=0.0)
@@ -110,7 +111,7 @@ def _oldest_seconds(directory: BufferDirectory, now_us: int) -> float:
 
 def _age_of_first(directory: BufferDirectory, path: Path, now_us: int) -> float | None:
     try:
-        size, start = directory.size(path), directory.position(path)
+        size, start = directory.size(path), directory.positions.of(path)
         file = directory.open_to_read(path)
     except OSError:  # drained in this moment
         return None

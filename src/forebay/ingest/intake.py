@@ -15,7 +15,7 @@ from forebay.clock import Clock
 from forebay.commitlog.filesystem import Filesystem
 from forebay.errors import AppendFailed, BufferExhausted, ForebayError, StoreUnavailable
 from forebay.ingest.backlog import Place
-from forebay.ingest.buffer_directory import BufferFull, Lane
+from forebay.ingest.buffer_writes import BufferFull, Lane
 from forebay.ingest.event import frames_of
 from forebay.ingest.figures import BufferFigures
 from forebay.ingest.keeper import BufferKeeper

@@ -20,7 +20,8 @@ from forebay.broker.store import PUSH_MAINTENANCE, Store, Waker
 from forebay.clock import Clock
 from forebay.commitlog.filesystem import Filesystem
 from forebay.errors import AppendFailed, ForebayError, StoreUnavailable
-from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.buffer_directory import BufferDirectory
+from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.drainer import DrainEnded, Drainer
 from forebay.ingest.figures import BufferFigures, figures_of, lane_figures
 from forebay.ingest.health import StoreHealth
@@ -133,7 +134,7 @@ class BufferKeeper:
             return False
         for drainer in (self.drainers[Lane.QOS0], self.drainers[Lane.FAILOVER]):
             drainer.kept.adopt(await drainer.lane.adopt(self.recovery.found))
-        self._failed_bytes = await self.in_files(self.directory.failed_bytes)
+        self._failed_bytes = await self.in_files(self.directory.failed.size_bytes)
         self.schedule.put_off(time.monotonic())  # nobody notes what others have pushed
         return True
 
@@ -177,7 +178,7 @@ class BufferKeeper:
             await self._open_store()
         if not self.health.is_healthy or now >= self._next_health:
             self._next_health = now + HEALTH_SECONDS
-            self._failed_bytes = await self.in_files(self.directory.failed_bytes)
+            self._failed_bytes = await self.in_files(self.directory.failed.size_bytes)
             await self._look_at_store()
         if self.is_paused or not await self._own_directory():
             return

@@ -17,7 +17,7 @@ from forebay.clock import Clock
 from forebay.commitlog.filesystem import File
 from forebay.errors import StoreUnavailable
 from forebay.ingest.backlog import Known
-from forebay.ingest.buffer_directory import Appended, BufferFull
+from forebay.ingest.buffer_writes import Appended, BufferFull
 from forebay.ingest.event import Event
 from forebay.ingest.frames import Chunk
 from forebay.ingest.lane import Adopted, BufferLane
@@ -124,10 +124,10 @@ class Kept:
 
     def _append(self, queue: str, frames: list[bytes]) -> tuple[Path, Appended]:
         if queue in self.failed:
-            path = self._directory.failed / self.failed[queue][-1]
+            path = self._directory.failed.path / self.failed[queue][-1]
         else:
-            path = self._directory.new_failed(self._lane.lane, self._clock.now_us())
-        return path, self._directory.append_failed(path, frames)
+            path = self._directory.failed.new_file(self._lane.lane, self._clock.now_us())
+        return path, self._directory.failed.append(path, frames)
 
     def release(self, path: Path, events: Sequence[Event], spans: Sequence[tuple[int, int]]) -> None:
         """These of the failed file are stored at last."""
@@ -146,7 +146,7 @@ class Kept:
             span = f"{path} bytes {damage.position}-{damage.position + damage.size}"
             now_us = self._clock.now_us()
             try:
-                kept = await asyncio.to_thread(self._directory.set_aside, self._lane.lane, path, damage, now_us)
+                kept = await asyncio.to_thread(self._directory.failed.set_aside, self._lane.lane, path, damage, now_us)
             except _DISK_TROUBLES as error:
                 raise DiskTrouble(
                     f"{span} hold no event ({damage.reason}), and cannot be set aside: {error}"

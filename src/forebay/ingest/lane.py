@@ -18,7 +18,8 @@ from typing import NamedTuple, TypeVar
 
 from forebay.broker.coalescer import Coalescer
 from forebay.ingest.backlog import Backlog, Known, Place
-from forebay.ingest.buffer_directory import Appended, BufferDirectory, Lane
+from forebay.ingest.buffer_directory import BufferDirectory
+from forebay.ingest.buffer_writes import Appended, Lane
 from forebay.ingest.frames import chunks
 
 T = TypeVar("T")
@@ -169,7 +170,7 @@ class BufferLane:
 
     def has_failed(self) -> bool:
         """Whether there is anything that the store refuses."""
-        return any(failed.lane is self.lane for failed in self.directory.failed_files())
+        return any(failed.lane is self.lane for failed in self.directory.failed.files())
 
     # taking over what another process left
 
@@ -190,7 +191,7 @@ class BufferLane:
         backlog = Backlog()
         failed: dict[str, list[str]] = {}
         counted: dict[str, Known] = {}
-        for one in self.directory.failed_files():
+        for one in self.directory.failed.files():
             if one.lane is self.lane:
                 counted[one.path.name] = Known()
                 counted[one.path.name].add(0, one.size)
@@ -213,7 +214,7 @@ class BufferLane:
             return queues
         file = self.directory.open_to_read(path)
         try:
-            for chunk in chunks(file, self.directory.position(path), size):
+            for chunk in chunks(file, self.directory.positions.of(path), size):
                 backlog.add([(event.queue, event.partition) for event in chunk.events])
                 queues.update(event.queue for event in chunk.events)
                 on_events(len(chunk.events))

@@ -15,15 +15,19 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from forebay.commitlog.filesystem import File, RealFilesystem
 from forebay.errors import QueueFull
-from forebay.ingest import drainer
-from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest import buffer_directory, drainer, failed_directory
+from forebay.ingest.buffer_directory import BufferDirectory
+from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.drainer import Drainer
+from forebay.ingest.failed_directory import FailedDirectory
 from forebay.ingest.frames import chunks
 from forebay.ingest.keeper import BufferKeeper
+from forebay.ingest.positions import Positions
 
 CHUNK_EVENTS = 40
 REFUSED_PUSHES = 2
@@ -34,7 +38,7 @@ PROCESSING = "failover_processing.buf"
 
 
 class Point(NamedTuple):
-    owner: type
+    owner: type | ModuleType
     method: str
     is_after: bool
     concerns: Callable[..., bool] = lambda *given, **options: True
@@ -79,9 +83,9 @@ BEFORE, AFTER = False, True
 
 POINTS = {
     "append-file-made": Point(BufferDirectory, "_opened_to_append", AFTER, lambda path, **_: path.name == ACTIVE),
-    "append-before-write": Point(BufferDirectory, "_write", BEFORE, is_active),
-    "append-half-written": Point(BufferDirectory, "_write", BEFORE, is_active, half_a_write),
-    "append-before-sync": Point(BufferDirectory, "_write", AFTER, is_active),
+    "append-before-write": Point(buffer_directory, "write_or_take_back", BEFORE, is_active),
+    "append-half-written": Point(buffer_directory, "write_or_take_back", BEFORE, is_active, half_a_write),
+    "append-before-sync": Point(buffer_directory, "write_or_take_back", AFTER, is_active),
     "append-before-answer": Point(BufferDirectory, "append", AFTER, is_failover),
     "rotate-before-rename": Point(RealFilesystem, "replace", BEFORE, is_rotation),
     "rotate-before-directory-sync": Point(RealFilesystem, "replace", AFTER, is_rotation),
@@ -89,14 +93,14 @@ POINTS = {
     "drain-before-push": Point(Drainer, "_store", BEFORE),
     "drain-before-note": Point(BufferKeeper, "_push_chunk", AFTER),
     "drain-note-half-made": Point(RealFilesystem, "replace", BEFORE, is_note),
-    "drain-noted": Point(BufferDirectory, "note_position", AFTER),
+    "drain-noted": Point(Positions, "note", AFTER),
     "delete-before-remove": Point(BufferDirectory, "remove", BEFORE, is_processing_file),
     "delete-before-directory-sync": Point(RealFilesystem, "remove", AFTER, is_processing_file),
     "delete-done": Point(BufferDirectory, "remove", AFTER, is_processing_file),
-    "failed-before-write": Point(BufferDirectory, "_write", BEFORE, is_failed),
-    "failed-half-written": Point(BufferDirectory, "_write", BEFORE, is_failed, half_a_write),
-    "failed-before-sync": Point(BufferDirectory, "_write", AFTER, is_failed),
-    "failed-before-note": Point(BufferDirectory, "append_failed", AFTER),
+    "failed-before-write": Point(failed_directory, "write_or_take_back", BEFORE, is_failed),
+    "failed-half-written": Point(failed_directory, "write_or_take_back", BEFORE, is_failed, half_a_write),
+    "failed-before-sync": Point(failed_directory, "write_or_take_back", AFTER, is_failed),
+    "failed-before-note": Point(FailedDirectory, "append", AFTER),
     "failed-stored-before-note": Point(Drainer, "_store_again", AFTER),
     "failed-before-remove": Point(BufferDirectory, "remove", BEFORE, is_failed_file),
     "failed-before-directory-sync": Point(RealFilesystem, "remove", AFTER, is_failed_file),
@@ -110,6 +114,7 @@ def die() -> None:
 
 def arm(point: Point, count: int, armed: Path) -> None:
     original = getattr(point.owner, point.method)
+    own_arguments = slice(0 if isinstance(point.owner, ModuleType) else 1, None)
     left = count
 
     def pass_by(given: tuple[Any, ...], options: dict[str, Any]) -> None:
@@ -120,20 +125,20 @@ def arm(point: Point, count: int, armed: Path) -> None:
                 point.prepares(*given, **options)
                 die()
 
-    def wrapped(self: object, *given: Any, **options: Any) -> Any:
+    def wrapped(*given: Any, **options: Any) -> Any:
         if not point.is_after:
-            pass_by(given, options)
-        result = original(self, *given, **options)
+            pass_by(given[own_arguments], options)
+        result = original(*given, **options)
         if point.is_after:
-            pass_by(given, options)
+            pass_by(given[own_arguments], options)
         return result
 
-    async def wrapped_async(self: object, *given: Any, **options: Any) -> Any:
+    async def wrapped_async(*given: Any, **options: Any) -> Any:
         if not point.is_after:
-            pass_by(given, options)
-        result = await original(self, *given, **options)
+            pass_by(given[own_arguments], options)
+        result = await original(*given, **options)
         if point.is_after:
-            pass_by(given, options)
+            pass_by(given[own_arguments], options)
         return result
 
     is_async = inspect.iscoroutinefunction(original)

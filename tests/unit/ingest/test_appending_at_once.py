@@ -15,7 +15,8 @@ import pytest
 from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import StoreUnavailable
 from forebay.ingest import lane as lanes
-from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.buffer_directory import BufferDirectory
+from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.lane import BufferLane, Rotation
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, nth
 

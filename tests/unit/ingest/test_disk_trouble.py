@@ -13,7 +13,8 @@ from fixtures.buffer_steps import AWAY, Shelf, drained, intake_on, message, star
 from forebay.broker.messages import PushItem
 from forebay.commitlog.filesystem import RealFilesystem
 from forebay.ingest import Intake, drainer, keeper
-from forebay.ingest.buffer_directory import BufferDirectory, BufferFull, Lane
+from forebay.ingest.buffer_directory import BufferDirectory
+from forebay.ingest.buffer_writes import BufferFull, Lane
 from forebay.ingest.event import frames_of
 from forebay.ingest.frames import chunks
 from forebay.ingest.lane import Rotation
@@ -64,14 +65,14 @@ def test_failed_file_is_as_it_was_when_the_disk_does_not_confirm(name: str, tmp_
     disk = Disk(name, times=0)
     directory = BufferDirectory(disk.system(), tmp_path)
     directory.prepare()
-    path = directory.new_failed(Lane.FAILOVER, 1)
+    path = directory.failed.new_file(Lane.FAILOVER, 1)
     for before in (b"", b"first"):
         disk.times = 1
         with pytest.raises((OSError, BufferFull)):
-            directory.append_failed(path, [b"again"])
+            directory.failed.append(path, [b"again"])
         assert (path.read_bytes() if path.exists() else b"") == before
         assert path.exists() == bool(before)
-        directory.append_failed(path, [b"first"])
+        directory.failed.append(path, [b"first"])
     assert path.read_bytes() == b"firstfirst"
 
 

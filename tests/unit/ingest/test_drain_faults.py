@@ -13,7 +13,7 @@ from forebay.broker.messages import PushItem
 from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import BufferExhausted, StoreUnavailable
 from forebay.ingest import Intake, drainer
-from forebay.ingest.buffer_directory import Lane
+from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.event import frames_of
 from forebay.ingest.frames import chunks
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, FullDisk, Operation

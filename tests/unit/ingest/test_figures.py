@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fixtures.buffer_steps import AWAY, Shelf, message, started, until
-from forebay.ingest.buffer_directory import Lane
+from forebay.ingest.buffer_writes import Lane
 
 
 class _Moving(Counter[Any]):
@@ -50,14 +50,14 @@ async def test_figures_are_of_one_moment(tmp_path: Path) -> None:
         store.trouble = AWAY
         await intake.push([message("1")])
         is_reading, may_read = threading.Event(), threading.Event()
-        read = intake.keeper.directory.failed_files
+        read = intake.keeper.directory.failed.files
 
         def slow_read() -> Any:
             is_reading.set()
             may_read.wait(10)
             return read()
 
-        intake.keeper.directory.failed_files = slow_read  # type: ignore[method-assign]
+        intake.keeper.directory.failed.files = slow_read  # type: ignore[method-assign]
         asked = intake.keeper.figures()
         backlog = intake.keeper.failover.backlog
 

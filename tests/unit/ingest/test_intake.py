@@ -14,7 +14,8 @@ from forebay.broker.encryption import Cipher
 from forebay.broker.messages import Pushed
 from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import BufferExhausted, DiskFull, QueueFull, StoreUnavailable
-from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.buffer_directory import BufferDirectory
+from forebay.ingest.buffer_writes import Lane
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, FullDisk, nth
 
 
@@ -386,11 +387,11 @@ async def test_guest_gets_back_to_the_direct_way(tmp_path: Path) -> None:
 async def test_position_in_a_failed_file_survives_its_growth(tmp_path: Path) -> None:
     directory = BufferDirectory(RealFilesystem(), tmp_path)
     directory.prepare()
-    path = directory.new_failed(Lane.FAILOVER, 1)
-    directory.append_failed(path, [b"x" * 100])
-    directory.note_position(path, 60)
-    directory.append_failed(path, [b"y" * 100])
-    assert directory.position(path) == 60
+    path = directory.failed.new_file(Lane.FAILOVER, 1)
+    directory.failed.append(path, [b"x" * 100])
+    directory.positions.note(path, 60)
+    directory.failed.append(path, [b"y" * 100])
+    assert directory.positions.of(path) == 60
 
 
 async def test_guest_takes_over_when_the_owner_ends(tmp_path: Path) -> None:

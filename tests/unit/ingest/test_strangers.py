@@ -12,7 +12,8 @@ import pytest
 
 from fixtures.buffer_steps import AWAY, QUICK, Shelf, message, started, until
 from forebay.commitlog.filesystem import RealFilesystem
-from forebay.ingest.buffer_directory import BufferDirectory, Lane
+from forebay.ingest.buffer_directory import BufferDirectory
+from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.event import frames_of
 from forebay.ingest.lane import BufferLane, Rotation
 from forebay.testing.faulty_filesystem import Fault, FaultyFilesystem, Operation
@@ -191,7 +192,7 @@ async def test_guest_does_not_wait_for_what_takes_long(tmp_path: Path, is_refuse
     limits = QUICK._replace(wait_seconds=3600.0, wait_bytes=len(FRAMES[0]))
     async with started(Shelf(), tmp_path, is_remote=True, limits=limits) as guest:
         if is_refused:
-            other.append_failed(other.new_failed(Lane.FAILOVER, 1), FRAMES)
+            other.failed.append(other.failed.new_file(Lane.FAILOVER, 1), FRAMES)
         else:
             other.append(Lane.FAILOVER, FRAMES * 2, is_durable=True)
         async with asyncio.timeout(30):
