@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,6 +78,15 @@ def test_items_without_an_id_are_stored_once_when_an_answer_is_lost(server: Runn
         done = push(url, "--items", "-o", "json", stdin=lines)
     assert json.loads(done.stdout) == {"pushed": 3, "duplicates": 3}
     assert stored(server, "once") == [1, {"n": 2}, 3]
+
+
+def test_queue_with_an_at_sign_is_not_taken_for_another_one(server: RunningServer) -> None:
+    done = push(server.url, "ops@example.org", "1")
+    assert done.returncode == 1
+    assert b"a push is for all groups: leave '@example.org' out" in done.stderr
+    assert b"Traceback" not in done.stderr
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        stored(server, "ops")
 
 
 def test_lines_that_are_large_together_are_pushed_in_several_requests(server: RunningServer, tmp_path: Path) -> None:

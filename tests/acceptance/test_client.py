@@ -38,6 +38,22 @@ def test_addresses_are_read_and_nonsense_is_refused() -> None:
             parse_address(wrong)
 
 
+async def test_push_to_a_group_is_refused(any_server: RunningServer) -> None:
+    """It would go to the queue before the `@`, which is perhaps not the one that was meant."""
+    async with AsyncClient(any_server.url) as client:
+        for push in (
+            client.push("ops@example.org", 1),
+            client.push_many("ops@example.org", [1]),
+            client.push(Address("ops", None, "billing"), 1),
+        ):
+            with pytest.raises(ValueError, match="a push is for all groups"):
+                await push
+        with pytest.raises(ValueError, match="a push is for all groups"):
+            client.transaction().push("ops@example.org", [1])
+        with pytest.raises(Refused, match="no queue"):
+            _ = [message async for message in client.read("ops")]
+
+
 async def test_push_take_ack_and_groups(any_server: RunningServer) -> None:
     queue = fresh()
     async with AsyncClient(any_server.url) as client:

@@ -20,7 +20,7 @@ import typer
 from forebay.cli import output
 from forebay.cli.output import Format, OutputOption
 from forebay.cli.push_lines import Line, item, json_payload, requests_of, text_payload
-from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, connected, place_of
+from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, connected, target_of
 from forebay.client import Client, Pushed
 from forebay.errors import ForebayError, Transient
 
@@ -49,7 +49,7 @@ def push(
         raise typer.BadParameter("give either QUEUE[/PARTITION] or --items with lines of items")
     if data is not None and file is not None:
         raise typer.BadParameter("give either JSON or --file with lines of it, not both")
-    place = None if address is None else place_of(address)
+    place = None if address is None else target_of(address)
     read = text_payload if text else json_payload
     with connected(url, api_key) as client:
         if place is None:

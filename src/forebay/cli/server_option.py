@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forebay.client import Address, Client, parse_address
+from forebay.client import Address, Client, addresses, parse_address
 from forebay.errors import Permanent
 
 UrlOption = Annotated[str, typer.Option("--url", envvar="FOREBAY_URL", help="The server to talk to.")]
@@ -32,6 +32,14 @@ def place_of(address: str) -> Address:
     """The queue, partition and group that an argument names."""
     try:
         return parse_address(checked_text(address))
+    except ValueError as wrong:
+        raise Permanent(str(wrong)) from None
+
+
+def target_of(address: str) -> Address:
+    """The queue and partition to push to."""
+    try:
+        return addresses.target_of(place_of(address))
     except ValueError as wrong:
         raise Permanent(str(wrong)) from None
 

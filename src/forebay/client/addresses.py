@@ -26,3 +26,11 @@ def parse_address(text: str) -> Address:
 
 def address_of(given: str | Address) -> Address:
     return given if isinstance(given, Address) else parse_address(given)
+
+
+def target_of(given: str | Address) -> Address:
+    """An address to push to, which has no group: whoever typed a name with `@` in it meant another queue."""
+    place = address_of(given)
+    if place.group != DEFAULT_GROUP:
+        raise ValueError(f"{given!r} names a group, and a push is for all groups: leave {'@' + place.group!r} out")
+    return place

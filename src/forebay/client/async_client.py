@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from forebay.client import arrow
-from forebay.client.addresses import Address, address_of
+from forebay.client.addresses import Address, address_of, target_of
 from forebay.client.arrow import Rows
 from forebay.client.completing import Completer
 from forebay.client.keeping import keep_leases
@@ -120,7 +120,7 @@ class AsyncClient:
 
         Pushes that wait at the same time share a request, each with an answer of its own.
         """
-        place = address_of(address)
+        place = target_of(address)
         item = _encode(outgoing(place, data, transaction_id, trace_id))
         if buffer_ms is not None or buffer_max is not None:
             return await self._pusher.one_buffered(place.queue, item, buffer_ms, buffer_max)
@@ -143,7 +143,7 @@ class AsyncClient:
         buffer_max: int | None = None,
     ) -> list[Pushed] | PushSummary:
         """Push many messages in order, in one request; returns one answer each, or the summary of a buffered push."""
-        place = address_of(address)
+        place = target_of(address)
         items = encoded(all_outgoing(place, batch))
         if buffer_ms is not None or buffer_max is not None:
             return await self._pusher.all_buffered(items, buffer_ms, buffer_max)

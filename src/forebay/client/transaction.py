@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from forebay.client.addresses import Address, address_of
+from forebay.client.addresses import Address, target_of
 from forebay.client.connection import Tries
 from forebay.client.messages import Message, OutcomeUnknown, Refused, TransactionFailed
 from forebay.client.outgoing import all_outgoing
@@ -25,7 +25,7 @@ class Transaction:
         self._operations: list[dict[str, object]] = []
 
     def push(self, address: str | Address, *batch: object) -> Transaction:
-        place = address_of(address)
+        place = target_of(address)
         self._operations.append({"type": "push", "items": all_outgoing(place, batch)})
         return self
 
