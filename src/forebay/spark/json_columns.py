@@ -10,6 +10,10 @@ cannot fake it. Where anything does not fit, the batch is halved until the paylo
 
 A payload such as `{"n":1},"x":2` would fit into its wrapping, as two members of it. So payloads that have a comma
 behind an object are parsed once more, bare, where a comma between two values is a fault.
+
+Arrow's parser takes times with as many digits behind the second as the column has, and Spark's columns have six. Go and
+OpenTelemetry write nine. So what cannot be parsed is tried once more with nine, of which six are kept; that way around,
+because with nine a time has to be between the years 1678 and 2261.
 """
 
 from __future__ import annotations
@@ -61,8 +65,12 @@ class JsonColumns:
     """Parses a column of payloads into the columns of the schema and one with what could not be parsed."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
         self._struct = pa.struct(list(schema))
+        self._shapes = [self._struct]
+        """As which it is tried to parse, the one that fitted last being the first."""
+        precise = _precise(self._struct)
+        if precise != self._struct:
+            self._shapes.append(precise)
 
     def __call__(self, payloads: pa.Array) -> list[pa.Array]:
         parts = list(self._parsed(payloads))
@@ -74,7 +82,7 @@ class JsonColumns:
         count = len(payloads)
         if not count:
             return
-        documents = self._all_or_none(payloads)
+        documents = self._in_any_shape(payloads)
         if documents is not None:
             yield documents, pa.nulls(count, pa.string())
         elif count == 1:
@@ -84,7 +92,16 @@ class JsonColumns:
             yield from self._parsed(payloads.slice(0, count // 2))
             yield from self._parsed(payloads.slice(count // 2))
 
-    def _all_or_none(self, payloads: pa.Array) -> pa.Array | None:
+    def _in_any_shape(self, payloads: pa.Array) -> pa.Array | None:
+        for shape in self._shapes:
+            documents = self._all_or_none(payloads, shape)
+            if documents is not None:
+                if shape is not self._shapes[0]:
+                    self._shapes.reverse()
+                return documents
+        return None
+
+    def _all_or_none(self, payloads: pa.Array, shape: pa.StructType) -> pa.Array | None:
         # Not at the top: a process that plans a stream parses nothing, and their import is a tenth of its start.
         import pyarrow.compute as pc
         import pyarrow.json as pj
@@ -95,7 +112,7 @@ class JsonColumns:
         before, between, after, nothing = b'{"payload":', f',"{mark}":'.encode(), b"}\n", b""
         joined = pc.binary_join_element_wise(before, payloads, between, counted, after, nothing)
         text = joined.buffers()[2]
-        explicit = pa.schema([("payload", self._struct), (mark, pa.int64())])
+        explicit = pa.schema([("payload", shape), (mark, pa.int64())])
         try:
             # Arrow's parser takes text that is not UTF-8 as it is, and Spark would have strings that are none.
             joined.cast(pa.string())
@@ -113,10 +130,22 @@ class JsonColumns:
         if not _is_each_one_value(payloads):
             return None
         found = table.column("payload").combine_chunks()
-        return found if found.type == self._struct else found.cast(self._struct)
+        # Unsafe: three digits of a time are cut off.
+        return found if found.type == self._struct else found.cast(self._struct, safe=False)
 
     def _nulls(self, count: int) -> pa.Array:
         return pa.nulls(count, self._struct)
+
+
+def _precise(kind: pa.DataType) -> pa.DataType:
+    """The same with nanoseconds."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ns", kind.tz)
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_precise(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_precise(field.type)) for field in kind])
+    return kind
 
 
 def _is_each_one_value(payloads: pa.Array) -> bool:

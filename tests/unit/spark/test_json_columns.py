@@ -73,3 +73,22 @@ def test_types_that_are_not_read_are_refused_by_name() -> None:
     ]
     with pytest.raises(Permanent, match=r"price decimal\(10,2\), tags map<string,string>; what is read"):
         refuse_unreadable(fields)
+
+
+def test_times_keep_six_digits_of_as_many_as_nine() -> None:
+    kind = pa.timestamp("us", "UTC")
+    schema = pa.schema([("t", kind), ("o", pa.struct([("u", pa.list_(kind))]))])
+    nine = [b'{"t":"2026-01-01T00:00:00.123456789Z"}', b'{"o":{"u":["1970-01-01T00:00:01.0000019Z"]}}'] * 2
+    others = [b'{"t":"9999-12-31T00:00:00Z"}', b'{"t":"2026-01-01T00:00:00.5Z"}', b'{"t":"2026-13-01T00:00:00Z"}']
+    columns = JsonColumns(schema)
+    for payloads in (nine, [*nine, *others], others, nine):
+        times, objects, corrupt = columns(pa.array(payloads, pa.binary()))
+        assert [times.type, objects.type] == schema.types
+        of = dict(zip(payloads, zip(times, objects, corrupt.to_pylist(), strict=True), strict=True))
+        expected = {nine[0]: 1767225600_123456, others[0]: 253402214400_000000, others[1]: 1767225600_500000}
+        assert {payload: of[payload][0].value for payload in expected if payload in of} == {
+            payload: value for payload, value in expected.items() if payload in of
+        }
+        if nine[1] in of:
+            assert of[nine[1]][1]["u"][0].value == 1_000001
+        assert [payload for payload in of if of[payload][2] is not None] == [one for one in others[2:] if one in of]
