@@ -26,16 +26,20 @@ payload 10 MiB, what a trace notes 64 KiB (413); names and ids of 1 to 255 chara
 for trailers (431). A body is refused as soon as it passes the limit; what is over it is read and thrown away, so that
 the sender gets to see the answer. Of a body that no handler has asked for, and of requests that come before the last
 was answered, some are taken (64 KiB, 8 requests, or what one read brings); then the connection is not read until that
-changes. A client that owes us the rest of a request, or the next one, or the taking of its answer, and does not move
-for 75 seconds, is closed. An answer with messages ends with the one that brings its payloads to 64 MiB, whatever was
-asked for; it has one at least. So a pop of large messages gets fewer of them than its `batch`, and a page fewer than
-its `limit`: go on at `nextSeq`, or with the `offset` behind what came. All requests together have 512 MiB for large
-bodies, and for answers that are not taken at once (`server.memory_size`): a body for which there is no room waits up to
-30 seconds for it, and is then told 503 `busy`; answers end with the message that brings them to half of what is left.
+changes. While a long poll waits, more is taken behind it (1 MiB, 64 requests), so that its client's end is seen; when
+that is not enough either, the poll is over with 204: nobody waits unseen. A client that owes us the rest of a request,
+or the next one, or the taking of its answer, and does not move for 75 seconds, is closed. An answer with messages ends
+with the one that brings its payloads to 64 MiB, whatever was asked for; it has one at least. So a pop of large messages
+gets fewer of them than its `batch`, and a page fewer than its `limit`: go on at `nextSeq`, or with the `offset` behind
+what came. All requests together have 512 MiB for large bodies, and for answers that are not taken at once
+(`server.memory_size`): a body for which there is no room waits up to 30 seconds for it, and is then told 503 `busy`;
+answers end with the message that brings them to half of what is left.
 
 **HTTP/1.1 and 1.0**, plain or in TLS; no HTTP/2, and no upgrade to anything: such a request is served as it is. What
 cannot be parsed, or could be parsed in two ways, is answered with 400 after everything that came before it, and the
-connection is closed; a request that breaks before its handler began never begins.
+connection is closed; a request that breaks before its handler began never begins. A client that closes its sending side
+(a half-close) is answered what it had sent whole, and then closed; what came in part is not begun. In TLS that is the
+end of the connection.
 
 **All or nothing.** A push is stored whole or refused whole, with the first fault named by its path
 (`items[3].queue`). A request that was refused changed nothing. What is answered 201 is as durable as its `receipt`
@@ -47,7 +51,9 @@ same transactionIds and it is stored once.
 stored, so that it is the same in every answer that names the message.
 
 **Long polls** wait in `forebay.broker.waiting`. A client that goes away is out of its line at once and nothing is
-popped for it. When the server stops they end with 204.
+popped for it, whatever it has sent behind its poll. One that closes its sending side counts as gone: until something is
+written to it, the two cannot be told apart. A machine that vanishes without a word is noticed after two minutes (TCP
+keep-alive). When the server stops they end with 204.
 
 **Arrow.** A range of a queue is answered chunk by chunk while it is read, with no length announced. When something
 breaks in the middle the connection is cut, and Arrow's end-of-stream marker is missing: ask again behind the last row.

@@ -2,6 +2,10 @@
 
 The connection feeds it, a handler reads it. Until somebody reads, the connection holds back what is above its
 high-water mark; from then on everything is taken, and what is above the limit is counted and thrown away.
+
+A handler that waits for something else may watch its client meanwhile (`gone`). The watch ends when the client has
+gone, and one that will send no more counts as gone: until something is written to it, the two cannot be told apart. The
+watch ends as well when so much has come behind the request that no more is read: from then on nobody would notice.
 """
 
 from __future__ import annotations
@@ -27,8 +31,8 @@ class BodyStream:
 
     __slots__ = ("_gone", "_limit", "_on_wanted", "_parts", "_reader", "is_gone", "is_whole", "size")
 
-    def __init__(self, on_wanted: Callable[[], None] | None = None) -> None:
-        """`on_wanted` is called when somebody begins to wait for more."""
+    def __init__(self, on_wanted: Callable[[BodyStream], None] | None = None) -> None:
+        """`on_wanted` is called when somebody begins to wait for more, or to watch."""
         self.is_whole = False
         self.is_gone = False
         self.size = 0
@@ -43,6 +47,10 @@ class BodyStream:
     @property
     def is_awaited(self) -> bool:
         return self._reader is not None and not self._reader.done()
+
+    @property
+    def is_watched(self) -> bool:
+        return self._gone is not None and not self._gone.done()
 
     @property
     def held_bytes(self) -> int:
@@ -72,6 +80,10 @@ class BodyStream:
         """No more will come: the client has gone."""
         self.is_gone = True
         self._wake()
+        self.end_watch()
+
+    def end_watch(self) -> None:
+        """Whoever watches is to wait no longer."""
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
 
@@ -106,19 +118,23 @@ class BodyStream:
         return self.whole(limit)
 
     def gone(self) -> asyncio.Future[None]:
-        """Done when the client has gone away. The body is thrown away from now on: else nobody would notice its end."""
+        """Done when the client has gone away (`is_gone`), or when that could not be noticed any more.
+
+        The body is thrown away from now on: unread, it would hide that end.
+        """
         if self._gone is None:
             self._gone = asyncio.get_running_loop().create_future()
             if self.is_gone:
                 self._gone.set_result(None)
-            elif not self.is_whole:
-                self.discard()
+            else:
+                if not self.is_whole:
+                    self.discard()
                 self._want()
         return self._gone
 
     def _want(self) -> None:
         if self._on_wanted is not None:
-            self._on_wanted()
+            self._on_wanted(self)
 
 
 def too_large(limit: int) -> Problem:

@@ -173,7 +173,9 @@ class Request:
         return min(int(announced), self.body_bytes_max) if announced else self.body_bytes_max
 
     def disconnected(self) -> asyncio.Future[None]:
-        """Done when the client has gone away. Only for requests whose body nobody wants."""
+        """Done when the client has gone away (`stream.is_gone`), or when so much has come behind this that nobody would
+        notice. Only for requests whose body nobody wants.
+        """
         return self.stream.gone()
 
 

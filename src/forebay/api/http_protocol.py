@@ -3,6 +3,13 @@
 A request that arrives whole, as nearly all do, costs one task and one write. Requests that come before the last was
 answered wait in line; while the line is long, or a body lies here that nobody has asked for, nothing more is read.
 
+Who is not read from cannot be seen to go. So while a handler watches its client (a long poll) more is taken than that,
+and when it is too much all the same, the watch is ended, and with it the wait: nobody waits unseen.
+
+A client that sends no more may still read (a half-close). What has come whole is answered, then the connection is
+closed; what has not is never begun. But whoever watches takes it for the client's end, which it mostly is: neither its
+request is answered nor what is behind it. In TLS it is the end for all, since nothing can be sent any more.
+
 What cannot be parsed is answered (400, or 431 for a head that is too large) when everything before it is, and then the
 connection is closed: where the next request would begin, nobody knows.
 """
@@ -15,7 +22,7 @@ from collections import deque
 from typing import cast
 
 from forebay.api import answer_bytes
-from forebay.api.body_stream import DISCARDED_BYTES_MAX
+from forebay.api.body_stream import DISCARDED_BYTES_MAX, BodyStream
 from forebay.api.connections import Connections
 from forebay.api.exchange import Answer, Request, StreamedAnswer, refusal
 from forebay.api.outlet import Outlet, dismiss
@@ -26,6 +33,9 @@ HELD_BYTES_MAX = 64 * 1024
 """Of a body that no handler has asked for."""
 REQUESTS_IN_LINE_MAX = 8
 """Above this nothing more is read; what one read brought is taken all the same."""
+WATCHED_HELD_BYTES_MAX = 1024 * 1024
+WATCHED_REQUESTS_IN_LINE_MAX = 64
+"""The same while a handler watches, all bodies in line together."""
 
 _log = logging.getLogger("forebay.api")
 
@@ -41,6 +51,7 @@ class HttpProtocol(asyncio.Protocol):
         self._refusal: Problem | None = None
         self._is_deaf = False
         self._is_held_back = False
+        self._is_half_closed = False
         self._quiet_since = connections.now
         self._unsent_bytes = 0
 
@@ -83,17 +94,30 @@ class HttpProtocol(asyncio.Protocol):
         if parser.arriving is not None or len(self._line) > 1:
             self._hold_back()
 
+    def eof_received(self) -> bool:
+        """Whether the transport stays open for what is still to be answered."""
+        if self._is_watched:
+            self._line[0].stream.lose()  # at once: what is not sent yet may keep the connection for long
+        elif self.task is not None and self._transport.can_write_eof():
+            self._is_half_closed = True
+            self._give_up_arriving()
+        return self._is_half_closed
+
     # faults
 
-    def _refuse(self, problem: Problem) -> None:
-        self._is_deaf = True
-        self._refusal = problem
+    def _give_up_arriving(self) -> None:
+        """The rest of it will never come. A request that has not begun is not begun."""
         broken = self._parser.arriving
         if broken is not None and self._line and self._line[-1].stream is broken:
             if self.task is not None and len(self._line) == 1:
                 broken.lose()
             else:
-                self._line.pop()  # a request that broke before it began is not begun
+                self._line.pop()
+
+    def _refuse(self, problem: Problem) -> None:
+        self._is_deaf = True
+        self._refusal = problem
+        self._give_up_arriving()
         if self.task is None and not self._line:
             self._send_refusal(problem)
 
@@ -104,13 +128,29 @@ class HttpProtocol(asyncio.Protocol):
 
     # at whose pace
 
-    def _on_wanted(self) -> None:
-        """A handler waits for the body that is arriving."""
+    def _on_wanted(self, stream: BodyStream) -> None:
+        """A handler waits for the body that is arriving, or watches its client."""
         self._quiet_since = self._connections.now
-        if self._parser.owes_continue:
+        if self._parser.owes_continue and stream is self._parser.arriving:
             self._parser.owes_continue = False
             self._transport.write(answer_bytes.CONTINUE)
-        self._go_on_reading()
+        if self._is_half_closed:
+            stream.lose()
+        else:
+            self._go_on_reading(in_any_case=self._keeps_watch())
+
+    @property
+    def _is_watched(self) -> bool:
+        return self.task is not None and self._line[0].stream.is_watched
+
+    def _keeps_watch(self) -> bool:
+        """Whether to read on because a handler watches. When too much has come behind it, it is to watch no longer."""
+        if not self._is_watched:
+            return False
+        held_bytes = sum([request.stream.held_bytes for request in self._line])
+        if len(self._line) > WATCHED_REQUESTS_IN_LINE_MAX or held_bytes > WATCHED_HELD_BYTES_MAX:
+            self._line[0].stream.end_watch()
+        return self._is_watched
 
     def _has_enough(self) -> bool:
         arriving = self._parser.arriving
@@ -122,12 +162,12 @@ class HttpProtocol(asyncio.Protocol):
         arriving = self._parser.arriving
         if self.task is None and arriving is not None and arriving.size > DISCARDED_BYTES_MAX:
             self._close()  # its request is answered already, and this is more than a sender in good faith would need
-        elif not self._is_held_back and self._has_enough():
+        elif not self._is_held_back and self._has_enough() and not self._keeps_watch():
             self._is_held_back = True
             self._transport.pause_reading()
 
-    def _go_on_reading(self) -> None:
-        if self._is_held_back and not self._transport.is_closing() and not self._has_enough():
+    def _go_on_reading(self, *, in_any_case: bool = False) -> None:
+        if self._is_held_back and not self._transport.is_closing() and (in_any_case or not self._has_enough()):
             self._is_held_back = False
             self._transport.resume_reading()
 
@@ -171,6 +211,8 @@ class HttpProtocol(asyncio.Protocol):
             self._connections.discard(self)
         elif self._refusal is not None:
             self._send_refusal(self._refusal)
+        elif self._is_half_closed:
+            self._close()
         elif self._line and not self._transport.is_closing():
             self._transport.abort()
 

@@ -49,8 +49,8 @@ class RequestParser:
         "owes_continue",
     )
 
-    def __init__(self, waiting: deque[Request], on_wanted: Callable[[], None], heads: KnownHeads) -> None:
-        """`on_wanted` is called when a handler waits for the body that is arriving."""
+    def __init__(self, waiting: deque[Request], on_wanted: Callable[[BodyStream], None], heads: KnownHeads) -> None:
+        """`on_wanted` is called when a handler waits for the body that is arriving, or watches its client."""
         self._waiting = waiting
         self._on_wanted = on_wanted
         self._heads = heads

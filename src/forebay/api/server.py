@@ -56,6 +56,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _notice_vanished_hosts(listening)
         listening.bind((host, port))
         listening.listen(BACKLOG)
     except OSError:
@@ -63,6 +64,14 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise
     listening.setblocking(False)
     return listening
+
+
+def _notice_vanished_hosts(listening: socket.socket) -> None:
+    """A client whose machine or network is gone says no word, and would be popped for. Connections inherit this."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):  # not everywhere; then the system's own patience counts
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 async def serve(service: Service, listening: Listening, on_ready: Callable[[], None]) -> None:

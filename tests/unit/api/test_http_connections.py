@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ssl
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
-from fixtures.served_app import Client, Served, on_uvloop, served, until
+from fixtures.served_app import Client, Served, on_uvloop, served, tls_contexts, until
 from forebay.api import connections as connections_module
 from forebay.api.connections import KEEP_ALIVE_SECONDS
 from forebay.api.exchange import Answer, Request
@@ -209,7 +204,7 @@ async def _ended(client: Client) -> bool:
 
 @on_uvloop
 async def test_tls_serves_the_same(tmp_path: Path) -> None:
-    ours, theirs = _contexts(tmp_path)
+    ours, theirs = tls_contexts(tmp_path)
     async with served(at_once, tls=ours) as server:
         client = await server.client(tls=theirs)
         body = b"x" * 3_000_000
@@ -218,25 +213,3 @@ async def test_tls_serves_the_same(tmp_path: Path) -> None:
             assert (told.status, told.body) == (200, body)
         later(server, KEEP_ALIVE_SECONDS + 1)
         assert await client.rest() == b""
-
-
-def _contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = folder / "certificate.pem"
-    path.write_bytes(private + pem)
-    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ours.load_cert_chain(path)
-    return ours, ssl.create_default_context(cadata=pem.decode())

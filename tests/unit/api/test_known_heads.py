@@ -63,7 +63,7 @@ def told(request: Request) -> tuple[object, ...]:
 def parsed(packets: list[bytes], heads: KnownHeads) -> tuple[list[tuple[object, ...]], bool, bool, bool]:
     """What requests a connection sees in those packets, and in what state it is after them."""
     line: deque[Request] = deque()
-    parser = RequestParser(line, lambda: None, heads)
+    parser = RequestParser(line, lambda _: None, heads)
     is_refused = False
     try:
         for packet in packets:

@@ -73,6 +73,17 @@ async def test_claim_for_nobody_is_given_back(query: str, is_gone: bool) -> None
     room.close()
 
 
+async def test_who_goes_while_it_waits_is_out_of_its_line_and_not_answered() -> None:
+    store, room = SlowStore(), WaitingRoom(asyncio.get_running_loop())
+    client = Client(store, room, "wait=true")
+    await settled()
+    assert len(room) == 1
+    client.go_away()
+    assert await asyncio.wait_for(client.task, 10) is None
+    assert len(room) == 0
+    room.close()
+
+
 async def test_what_is_acknowledged_on_delivery_at_the_first_look_is_at_most_once() -> None:
     store, room = SlowStore(), WaitingRoom(asyncio.get_running_loop())
     await store.push([PushItem("q", "p", b"1", "a")])

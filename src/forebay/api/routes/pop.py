@@ -4,6 +4,9 @@ A client may go away while it waits, or in the moment in which messages are clai
 at once. A claim that was made for nobody is given back (`release`): no attempt is counted, and the next consumer gets
 it at once. With `autoAck` that holds for consumers that had to wait; for one that is served at its first look,
 delivery is the acknowledgement, and what is on the way to a client that vanishes is gone: at most once.
+Who closes its sending side has gone as far as a wait is concerned: nothing is popped for it. Without `wait` it is
+answered, for it may still read. A wait behind which a client sends too much to be read ends with 204, as if its time
+were over: nobody would notice that client's end.
 What was sent to a client that vanishes before it reads it comes again when its lease ends.
 """
 
@@ -48,23 +51,17 @@ async def pop_selected(service: Service, request: Request) -> Answer:
 
 
 async def _pop(service: Service, request: Request, question: Question, asked: PopRequest) -> Answer:
-    watch = request.disconnected()
-    try:
-        if question.is_waiting:
-            popped = await _waited(service, watch, asked, question.timeout_ms / 1000)
-        else:
-            popped = await _looked(service, watch, asked)
-    finally:
-        watch.cancel()
+    if question.is_waiting:
+        popped = await _waited(service, request, asked, question.timeout_ms / 1000)
+    else:
+        popped = await _looked(service, request, asked)
     if not popped.messages:
         return NO_CONTENT
     service.counts.popped += len(popped.messages)
     return shaped(question.shape, asked, popped, question.is_autopilot)
 
 
-async def _looked(
-    service: Service, watch: asyncio.Future[None], asked: PopRequest, *, is_careful: bool = False
-) -> Popped:
+async def _looked(service: Service, request: Request, asked: PopRequest, *, is_careful: bool = False) -> Popped:
     """Ask the store once. What it claims for a client that has gone meanwhile is given back at once.
 
     What is acknowledged on delivery is finished with the claim and cannot be given back. Who is careful leases it
@@ -79,7 +76,7 @@ async def _looked(
     popped = await service.store.pop(asked._replace(auto_ack=False) if is_finished_here else asked)
     if not popped.messages:
         return popped
-    if watch.done():
+    if request.stream.is_gone:
         await service.store.release(popped.lease_id)
         raise ClientGone
     return await _finished(service, asked, popped) if is_finished_here else popped
@@ -97,15 +94,18 @@ async def _finished(service: Service, asked: PopRequest, popped: Popped) -> Popp
     return popped._replace(lease_id="", messages=kept)
 
 
-async def _waited(service: Service, watch: asyncio.Future[None], asked: PopRequest, seconds: float) -> Popped:
+async def _waited(service: Service, request: Request, asked: PopRequest, seconds: float) -> Popped:
     """Look, wait, look again, until there is something, or the time is over, or the client has gone."""
     deadline = asyncio.get_running_loop().time() + min(seconds, service.limits.poll_seconds_max)
+    watch = request.disconnected()
+    if request.stream.is_gone:
+        raise ClientGone
     visit = service.waiting.enter(Wanted(asked.group, asked.queue, asked.partition, asked.namespace, asked.task))
     watch.add_done_callback(lambda _: visit.abandon())
     has_waited = False
     try:
         while True:
-            popped = await _looked(service, watch, asked, is_careful=has_waited)
+            popped = await _looked(service, request, asked, is_careful=has_waited)
             visit.looked(len(popped.messages), asked.batch)
             if popped.messages:
                 return popped
@@ -114,11 +114,12 @@ async def _waited(service: Service, watch: asyncio.Future[None], asked: PopReque
             if not await visit.until_woken(deadline) or visit.is_abandoned:
                 break
             has_waited = True
-        if visit.is_abandoned:
+        if request.stream.is_gone:
             raise ClientGone
         return popped
     finally:
         visit.leave()
+        watch.cancel()
 
 
 _ANSWERS = {200: (PopAnswer, PopColumns, Content(PACKED_TYPE)), 204: None}
