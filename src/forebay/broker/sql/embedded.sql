@@ -55,6 +55,16 @@ CREATE TABLE IF NOT EXISTS committed_tags (
     tag BLOB PRIMARY KEY
 ) WITHOUT ROWID;
 
+-- Where the records of such a tag end in each queue's log. When all of these are gone, nobody needs the tag any more.
+CREATE TABLE IF NOT EXISTS tagged_records (
+    tag      BLOB NOT NULL,
+    queue_id INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL,
+    PRIMARY KEY (tag, queue_id)
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS tagged_records_by_queue ON tagged_records (queue_id, last_seq);
+
 CREATE TABLE IF NOT EXISTS groups (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
     queue_id       INTEGER NOT NULL,
@@ -115,6 +125,8 @@ CREATE TABLE IF NOT EXISTS trace_names (
     trace_id INTEGER NOT NULL REFERENCES traces (id),
     PRIMARY KEY (name, trace_id)
 ) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS trace_names_by_trace ON trace_names (trace_id);
 
 CREATE TABLE IF NOT EXISTS flags (
     name   TEXT PRIMARY KEY,

@@ -31,12 +31,18 @@ still counts on, opening gives their messages up, with a warning, and what is be
 database, at once or before the next cycle. What it appended to the logs may count later: its push was told that its
 outcome is unknown.
 
+**A call that breaks**, by an exception that nobody expects, is left out of its cycle. All of it is rolled back, memory
+is made again, and the others are done again: they notice nothing. Pushes that were appended are not appended twice: the
+index catches up with them. If it is the pushes that break, they break together. A cycle in which one call after another
+breaks is one that cannot be committed.
+
 **A deleted message** stays in the log, which is never rewritten: a row says that it is gone, and everything that reads
 respects the row. Its bytes leave the disk with their segment, and the row leaves with them.
 
 **A transaction** writes its messages to the logs with its own id as the records' tag, and then commits the id, its acks
 and the index rows in SQLite: that is the one commit point. A record whose tag SQLite does not know as committed does
-not count, whenever the crash came.
+not count, whenever the crash came. Tags are kept for as long as a log holds records with them (`tags`). One that is
+refused is taken out of memory as well, as far as it had come (`transactions`).
 
 **Stages and their commits** (`staging`, `committing`; the protocol is `forebay.broker.arrow`'s). A stage is a synced
 file and a row. A commit is a transaction as above, whose records are written from the stages' files, up to 8 MiB or

@@ -45,22 +45,36 @@ class Answering:
     def _answer(
         self, wire_id: str, group_name: str, lease_id: str, answers: Sequence[delivery.Answer]
     ) -> list[Acknowledged]:
-        queue, partition_id = self._queues.of_wire_id(wire_id) or (None, 0)
-        group = queue.groups.get(group_name) if queue else None
-        found = self._popper.states.partition_and_state(group, partition_id) if group else None
-        if queue is None or group is None or found is None or found[0].queue_id != queue.queue_id:
+        found = self._found(wire_id, group_name)
+        if found is None:
             refused = [Answered(answer.transaction_id, False, delivery.LEASE_INVALID) for answer in answers]
             return [Acknowledged(answered, "", "") for answered in refused]
-        partition, before = found
+        queue, group, partition, before = found
         answered, dead, state = delivery.acknowledge(
             before, lease_id, answers, queue.info.options, now_us=self._clock.now_us()
         )
         if state is not before:
             if dead:
                 known = self._popper.fetcher.by_seq(queue, partition, [letter.seq for letter in dead])
-                self._popper.bury(queue, partition_id, group_name, dead, known)
+                self._popper.bury(queue, partition.partition_id, group_name, dead, known)
             self.change(queue, group, partition, state)
         return list(map(Acknowledged, answered, repeat(queue.info.name), repeat(partition.name)))
+
+    def _found(self, wire_id: str, group_name: str) -> tuple[OpenQueue, Group, Partition, DeliveryState] | None:
+        """What an answer is about; None where there is no such thing."""
+        queue, partition_id = self._queues.of_wire_id(wire_id) or (None, 0)
+        group = queue.groups.get(group_name) if queue else None
+        found = self._popper.states.partition_and_state(group, partition_id) if group else None
+        if queue is None or group is None or found is None or found[0].queue_id != queue.queue_id:
+            return None
+        return queue, group, *found
+
+    def take_back(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """The database has forgotten them: put their partitions where they were."""
+        for wire_id, group_name, _ in judged_together(acknowledgements):
+            found = self._found(wire_id, group_name)
+            if found is not None and found[1].ready is not None:
+                self._popper.rest(found[1].ready, *found[2:], is_served=True)
 
     def change(self, queue: OpenQueue, group: Group, partition: Partition, state: DeliveryState) -> None:
         """Write a state that somebody's word has changed, and note whether others may come now."""

@@ -74,7 +74,6 @@ class StageCommitter:
     def commit(self, producer: str, epoch: str, stage_ids: Sequence[str], tag: bytes) -> CommitOutcome:
         """Inside a savepoint: whatever is raised, nothing of it counts."""
         staged = self._stages.opened(producer, epoch, stage_ids)
-        self._database.do("INSERT INTO committed_tags (tag) VALUES (?)", (tag,))
         intakes: dict[str, _Intake] = {}
         for name, batches in staged:
             if name not in intakes:
@@ -85,6 +84,7 @@ class StageCommitter:
             self._check_room(intake)
         now_us = self._clock.now_us()
         ranges = {name: self._store(intake, tag, now_us) for name, intake in intakes.items() if intake.messages}
+        self._index.tags.add(tag, {intakes[name].queue.queue_id: last for name, (_, last) in ranges.items()})
         messages = sum(last - first + 1 for first, last in ranges.values())
         outcome = CommitOutcome(False, messages, sum(intake.duplicates for intake in intakes.values()), ranges)
         self._database.do(

@@ -5,43 +5,52 @@ from __future__ import annotations
 import contextlib
 import logging
 import sqlite3
-import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from forebay.broker.bulk import CommitOutcome
-from forebay.broker.messages import Acknowledged, Acknowledgement, PushItem, TransactionOutcome
-from forebay.broker.overview import DeadLetterFilter, SeekTarget
+from msgspec.structs import replace
+
+from forebay.broker.overview import SeekTarget
+from forebay.broker.push_run import QUEUED
 from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.answering import Answering
-from forebay.broker.stores.embedded.committing import StageCommitter, told
+from forebay.broker.stores.embedded.committing import StageCommitter
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.letters import DeadLetters
 from forebay.broker.stores.embedded.overview import Overview
 from forebay.broker.stores.embedded.popping import Popper
-from forebay.broker.stores.embedded.pushing import DuplicateInTransaction, Pusher, Request
+from forebay.broker.stores.embedded.pushing import Pusher, Request
 from forebay.broker.stores.embedded.queues import Queues
 from forebay.broker.stores.embedded.records import RecordCache
 from forebay.broker.stores.embedded.retention import Retention
 from forebay.broker.stores.embedded.staging import Stages
 from forebay.broker.stores.embedded.traces import Traces
+from forebay.broker.stores.embedded.transactions import Transactions
 from forebay.broker.stores.embedded.work_line import Work
 from forebay.clock import Clock
 from forebay.commitlog import LogOptions
 from forebay.commitlog.filesystem import Filesystem, Lock
 from forebay.commitlog.log import not_accessible, take_lock
-from forebay.errors import ForebayError, StoreUnavailable
+from forebay.errors import ForebayError, InvariantBroken, StoreUnavailable
 
 DATABASE_FILE = "store.sqlite"
 
 logger = logging.getLogger(__name__)
 
+BROKEN_MAX = 4
+"""How many calls of a cycle may break before all of it is given up: then it is not they who are broken."""
 
-class _Aborted(Exception):
-    """A transaction that is to leave nothing behind; the message is its error."""
+
+class _Broken(Exception):
+    """This work has raised what nobody expects: a bug, or trouble with the disk."""
+
+    def __init__(self, work: Sequence[Work], cause: Exception) -> None:
+        super().__init__(cause)
+        self.work = work
+        self.cause = cause
 
 
 class Engine:
@@ -59,7 +68,6 @@ class Engine:
         except OSError as error:
             raise not_accessible(directory, error) from error
         self._wake = on_available
-        self._stored: Counter[str] = Counter()
         self._is_index_behind = False
         self._is_memory_doubtful = False
         self.queues = Queues(self.database, directory, options, clock, filesystem)
@@ -72,10 +80,11 @@ class Engine:
         self.overview = Overview(*shared)
         self.retention = Retention(*shared, self.answering.freed)
         self._pusher = Pusher(self.queues, self._index, clock, kept=self.overview.kept, waiting=self.overview.waiting)
-        self.traces = Traces(self.database, self.queues)
+        self.traces = Traces(self.database, self.queues, clock)
         self.stages = Stages(directory, self.database, clock)
-        self._committer = StageCommitter(
-            self.database, self.queues, self._index, self.stages, clock, self.overview.waiting
+        committer = StageCommitter(self.database, self.queues, self._index, self.stages, clock, self.overview.waiting)
+        self.transactions = Transactions(
+            self.database, self.queues, self._pusher, self.answering, self.letters, self.stages, committer
         )
         self.stages.sweep()
         self.queues.load()
@@ -96,41 +105,88 @@ class Engine:
         self._lock.release()
 
     def cycle(self, work: Sequence[Work]) -> None:
-        """Do all of it in one transaction; what came of it stands in it when that is committed."""
-        self._stored = Counter()
-        try:
-            if self._is_memory_doubtful:
-                self._believe_the_database()
-            with self.database.transaction(synced=any(item.synced or self._makes_queue(item.call) for item in work)):
-                if self._is_index_behind:
-                    self._index.catch_up()
-                    self._is_index_behind = False
-                pushes = [item.call for item in work if isinstance(item.call, Request)]
-                if pushes:
-                    self._stored += self._pusher.push(pushes)
-                if len(pushes) < len(work) or self._index.is_tail_long:
-                    self._index.settle()
-                for item in work:
-                    _do(item)
-        except BaseException as error:
-            logger.exception("a cycle of the store failed", extra={"action": "store_cycle_failed"})
-            for item in work:
-                item.error = _as_refusal(error, is_outcome_unknown=isinstance(item.call, Request))
-            self._is_memory_doubtful = True
-            # At once if the database lets us: others look at the queues meanwhile. Else the next cycle begins with it.
-            with contextlib.suppress(Exception):
-                self._believe_the_database()
-        else:
-            if self.queues.forgotten:
-                self._cache.forget(self.queues.remove_forgotten())
-            self.retention.truncate_logs()
-            self.stages.remove_files()
-            for queue, count in self._stored.items():
-                if count:
-                    self._wake(queue, count)
-            for queue in self.answering.freed:
-                self._wake(queue, 1)
+        """Do all of it in one transaction; what came of it stands in it when that is committed.
+
+        What breaks it is told so, and the rest is done again without it. The pushes of a cycle are stored together, so
+        they break together.
+        """
+        chances, is_again = BROKEN_MAX, False
+        while work:
+            try:
+                self._do_all(work, is_again=is_again)
+            except BaseException as error:
+                logger.exception("a cycle of the store failed", extra={"action": "store_cycle_failed"})
+                broken = error.work if isinstance(error, _Broken) and chances else work
+                self._refuse(broken, error.cause if isinstance(error, _Broken) else error)
+                work = [item for item in work if item not in broken]
+                chances, is_again = chances - 1, True
+            else:
+                self._follow_up()
+                break
+
+    def _do_all(self, work: Sequence[Work], *, is_again: bool) -> None:
+        self.queues.keep_made()
         self.answering.freed.clear()
+        stored = self.transactions.stored = Counter()
+        if self._is_memory_doubtful:
+            self._believe_the_database()
+        with self.database.transaction(synced=any(item.synced or self._makes_queue(item.call) for item in work)):
+            if self._is_index_behind:
+                self._index.catch_up()
+                self._is_index_behind = False
+            pushes = [item.call for item in work if isinstance(item.call, Request)]
+            if pushes:
+                try:
+                    stored += self._push_again(pushes) if is_again else self._pusher.push(pushes)
+                except Exception as error:
+                    raise _Broken([item for item in work if isinstance(item.call, Request)], error) from error
+            if len(pushes) < len(work) or self._index.is_tail_long:
+                self._index.settle()
+            for item in work:
+                _do(item)
+
+    def _push_again(self, requests: Sequence[Request]) -> Counter[str]:
+        """After a rollback: what was stored is in its log, unless that has gone with a queue that was new."""
+        stored: Counter[str] = Counter()
+        accepted = [request for request in requests if request.error is None]
+        lost = [request for request in accepted if request.queue not in self.queues.by_name]
+        for request in accepted:
+            queue = self.queues.by_name.get(request.queue)
+            if queue is not None:
+                # Partitions that were new were made again, maybe in another order.
+                wire_ids = [queue.wire_id(queue.partitions[item.partition]) for item in request.items]
+                told = zip(request.answers, wire_ids, strict=True)
+                request.answers = [replace(answer, partition_id=wire_id) for answer, wire_id in told]
+                stored[request.queue] += sum(answer.status == QUEUED for answer in request.answers)
+        return stored + self._pusher.push(lost)
+
+    def _refuse(self, work: Sequence[Work], error: BaseException) -> None:
+        """Nothing of the cycle has happened, and some of it never will."""
+        for item in work:
+            item.error = _as_refusal(error, is_outcome_unknown=isinstance(item.call, Request))
+        self._is_memory_doubtful = True
+        # At once if the database lets us: others look at the queues meanwhile. Else the next cycle begins with it.
+        with contextlib.suppress(Exception):
+            self._believe_the_database()
+
+    def _follow_up(self) -> None:
+        """It is committed: do what had to wait for that. Whatever fails here, the cycle has happened."""
+        for step in (self._remove_forgotten, self.retention.truncate_logs, self.stages.remove_files, self._wake_all):
+            try:
+                step()
+            except Exception:
+                logger.exception("a step after a commit failed", extra={"action": "store_follow_up_failed"})
+
+    def _remove_forgotten(self) -> None:
+        if self.queues.forgotten:
+            self._cache.forget(self.queues.remove_forgotten())
+
+    def _wake_all(self) -> None:
+        for queue, count in self.transactions.stored.items():
+            if count:
+                self._wake(queue, count)
+        for queue in self.answering.freed:
+            self._wake(queue, 1)
 
     def _makes_queue(self, call: Callable[[], Any] | Request) -> bool:
         """A queue that a push makes must survive what the push survives."""
@@ -150,6 +206,8 @@ class Engine:
     # --- what takes more than one part ---
 
     def delete_queue(self, name: str) -> bool:
+        if name in self.queues.by_name:
+            self._index.tags.forget(self.queues.by_name[name])
         return self.overview.delete(name)
 
     def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
@@ -163,64 +221,20 @@ class Engine:
             self.answering.forget_deleted(*found)
         return found is not None
 
-    def transact(
-        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement], *, duplicates_abort: bool
-    ) -> TransactionOutcome:
-        tag = uuid.uuid4().bytes
-        try:
-            with self.database.savepoint():
-                acknowledged = self.answering.acknowledge(acknowledgements)
-                _check_accepted(acknowledged)
-                self.database.do("INSERT INTO committed_tags (tag) VALUES (?)", (tag,))
-                if duplicates_abort:
-                    self._pusher.refuse_duplicates(pushes)
-                pushed = self._pusher.push_tagged(pushes, tag)
-        except (_Aborted, DuplicateInTransaction, ForebayError) as error:
-            # Memory may be ahead of the database now: ready lists moved on, partitions were named.
-            self.queues.reload()
-            if isinstance(error, ForebayError):
-                raise
-            return TransactionOutcome([], [], str(error))
-        fresh = Counter(i.queue for i, p in zip(pushes, pushed, strict=True) if p.status == "queued")
-        self._stored += fresh
-        return TransactionOutcome(pushed, acknowledged)
-
-    def replay_dead_letters(self, wanted: DeadLetterFilter, after_id: int, last_id: int) -> list[int]:
-        """The next ones of those up to that id; returns which."""
-        letters = self.letters.next(wanted, after_id, last_id)
-        if letters:
-            self.transact(self.letters.as_items(letters), (), duplicates_abort=False)
-        return self.letters.remove([letter.letter_id for letter in letters])
-
-    def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
-        earlier = self._committer.earlier(producer, epoch)
-        if earlier is not None:
-            return earlier
-        try:
-            with self.database.savepoint():
-                outcome = self._committer.commit(producer, epoch, stage_ids, uuid.uuid4().bytes)
-        except ForebayError:
-            self.queues.reload()
-            self.stages.spare_files()
-            raise
-        self._stored += told(outcome)
-        return outcome
-
 
 def _do(item: Work) -> None:
     if isinstance(item.call, Request):
         item.result, item.error = item.call.answers, item.call.error
         return
+    item.error = None
     try:
         item.result = item.call()
+    except InvariantBroken as error:
+        raise _Broken([item], error) from error
     except ForebayError as error:
         item.error = error
-
-
-def _check_accepted(acknowledged: Sequence[Acknowledged]) -> None:
-    for found in acknowledged:
-        if not found.answered.is_accepted:
-            raise _Aborted(found.answered.error)
+    except Exception as error:
+        raise _Broken([item], error) from error
 
 
 def _as_refusal(error: BaseException, *, is_outcome_unknown: bool) -> BaseException:

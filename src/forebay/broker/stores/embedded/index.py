@@ -14,7 +14,7 @@ from forebay.broker.stores.embedded.given_ids import GivenIds
 from forebay.broker.stores.embedded.index_tail import IndexTail, Share, shares_of, spans_of
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
-from forebay.commitlog.block import NO_TAG
+from forebay.broker.stores.embedded.tags import CommittedTags
 
 
 class Block(NamedTuple):
@@ -56,6 +56,7 @@ class MessageIndex:
         self._cache = cache
         self._tail = IndexTail()
         self.ids = GivenIds(database)
+        self.tags = CommittedTags(database)
 
     # messages that are new
 
@@ -154,7 +155,7 @@ class MessageIndex:
         for record in queue.log.read_records(start):
             header = record.header
             stored = StoredRecord(record.plain())
-            if not self.counts(stored.tag):
+            if not self.tags.counts(stored.tag):
                 self._mark_indexed(queue.queue_id, header.next_seq - 1)
                 continue
             partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
@@ -169,12 +170,6 @@ class MessageIndex:
             )
             found += stored.count
         return found
-
-    def counts(self, tag: bytes) -> bool:
-        """Whether records with this tag are part of the queue: their transaction was committed, or they had none."""
-        if tag == NO_TAG:
-            return True
-        return self._database.one("SELECT 1 FROM committed_tags WHERE tag = ?", (tag,)) is not None
 
 
 def _make_ready(queue: OpenQueue, partition_ids: Iterable[int]) -> None:

@@ -130,7 +130,7 @@ class Overview:
         }
         for record in queue.log.read_records(max(from_seq, queue.log.first_seq)):
             stored = StoredRecord(record.plain())
-            if not self._index.counts(stored.tag):
+            if not self._index.tags.counts(stored.tag):
                 continue
             for place, name in enumerate(stored.partitions):
                 number, seq = queue.partitions[name], stored.first_seq + place

@@ -103,6 +103,8 @@ class Pusher:
             all_arrivals.append((queue, arrivals))
         for queue, arrivals in all_arrivals:
             self._store(queue, arrivals, tag)
+        last_seqs = {queue.queue_id: queue.log.next_seq - 1 for queue, arrivals in all_arrivals if arrivals.count}
+        self._index.tags.add(tag, last_seqs)
         return [answers[place] for place in range(len(items))]
 
     def refuse_duplicates(self, items: Sequence[PushItem]) -> None:

@@ -48,6 +48,12 @@ class OpenQueue:
         """A partition's id as clients see it: it names its queue too, and is never used again."""
         return f"{self.queue_id}-{partition_id}"
 
+    def forget_partition(self, name: str) -> None:
+        number = self.partitions.pop(name)
+        for group in self.groups.values():
+            if group.ready is not None:
+                group.ready.drop(number)
+
 
 class Queues:
     def __init__(
@@ -63,6 +69,8 @@ class Queues:
         self.forgotten: dict[int, OpenQueue] = {}
         """Taken out in this cycle. Until that is committed they may have to come back, with their logs."""
         self._last_number = 0
+        self._made: list[tuple[OpenQueue, str | None]] = []
+        """What was made in this cycle: a partition, or with None the queue itself."""
 
     def load(self) -> None:
         """Open every queue that the database knows."""
@@ -107,6 +115,7 @@ class Queues:
 
     def reload(self) -> None:
         """After a cycle that was rolled back: believe the database, not memory. Logs stay open."""
+        self.keep_made()
         self.by_name = {}
         before, self.by_id = self.by_id, dict(self.by_id)
         self._read()
@@ -144,7 +153,9 @@ class Queues:
         self._last_number += 1
         statement = "INSERT INTO queues (id, name, namespace, task, options, created_us) VALUES (?, ?, ?, ?, ?, ?)"
         self._database.do(statement, (self._last_number, *values))
-        return self._open(self._last_number, *values)
+        queue = self._open(self._last_number, *values)
+        self._made.append((queue, None))
+        return queue
 
     def configure(self, name: str, options: QueueOptions, namespace: str, task: str) -> Queue:
         queue = self.made(name, namespace, task)
@@ -163,7 +174,27 @@ class Queues:
         if found is None:
             statement = "INSERT INTO partitions (queue_id, name) VALUES (?, ?)"
             found = queue.partitions[name] = self._database.insert(statement, (queue.queue_id, name))
+            self._made.append((queue, name))
         return found
+
+    def count_made(self) -> int:
+        """How many queues and partitions this cycle has made so far."""
+        return len(self._made)
+
+    def unmake(self, count: int) -> None:
+        """Forget those behind the first so many: the database has forgotten them."""
+        while len(self._made) > count:
+            queue, partition = self._made.pop()
+            if partition is None:
+                del self.by_name[queue.info.name]
+                # Nobody was told of anything in its log.
+                remove_log(self.by_id.pop(queue.queue_id))
+            else:
+                queue.forget_partition(partition)
+
+    def keep_made(self) -> None:
+        """What was made so far stays."""
+        self._made.clear()
 
     def of_wire_id(self, wire_id: str) -> tuple[OpenQueue, int] | None:
         """Queue and partition of an id that a client sent; None for anything that is none of ours."""

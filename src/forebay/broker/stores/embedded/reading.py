@@ -20,6 +20,7 @@ from forebay.broker.arrow import outgoing
 from forebay.broker.bulk import QueueBounds, RangeRequest
 from forebay.commitlog import CommitLog
 from forebay.commitlog.block import NO_TAG
+from forebay.errors import RangeGone, UnknownQueue
 from forebay.model.message import CREATED_US_MAX
 
 
@@ -115,9 +116,18 @@ class RangeReader:
                 if tag not in self._committed:
                     found = self._database.execute("SELECT 1 FROM committed_tags WHERE tag = ?", (tag,)).fetchone()
                     self._committed[tag] = found is not None
-                if self._committed[tag]:
+                if not self._committed[tag]:
+                    self._check_kept(record.header.first_seq)
+                else:
                     start = max(first - record.header.first_seq, 0)
                     yield batch.slice(start, last - record.header.first_seq + 1 - start)
+
+    def _check_kept(self, seq: int) -> None:
+        """A tag is unknown when it was never committed, or when it went because its records had gone (`tags`)."""
+        if not self._all("SELECT 1 FROM queues WHERE id = ?"):
+            raise UnknownQueue(self._queue.name)
+        if seq < self._queue.log.first_seq:
+            raise RangeGone(f"queue {self._queue.name!r}", seq, self._queue.log.first_seq)
 
     def _deleted(self, first: int, last: int) -> pa.Array | None:
         rows = self._all(

@@ -129,6 +129,8 @@ class Retention:
         queue = self._queues.by_id.get(queue_id)
         if queue is None or not _is_limited(queue.info.options):
             return 0, True
+        if self._index.tags.prune(queue):
+            return 0, False
         spans = self._spans(queue)
         if not spans:
             return 0, True
@@ -175,7 +177,7 @@ class Retention:
     def _records(self, queue: OpenQueue, from_seq: int) -> Iterator[StoredRecord]:
         for record in queue.log.read_records(max(from_seq, queue.log.first_seq)):
             stored = StoredRecord(record.plain())
-            if self._index.counts(stored.tag):
+            if self._index.tags.counts(stored.tag):
                 yield stored
 
     def _deleted(self, queue: OpenQueue) -> set[int]:

@@ -7,6 +7,7 @@ opens. Its batches are cut as the records of the log will be, so that a commit w
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ RECORD_BYTES_MAX = 8 << 20
 """Of a record that a commit writes. Larger ones sync faster, smaller ones are popped faster."""
 RECORD_ROWS_MAX = 1 << 15
 _SECOND_US = 1_000_000
+
+logger = logging.getLogger(__name__)
 
 
 class Stages:
@@ -124,10 +127,13 @@ class Stages:
         return StageFigures(count, size, self._expired)
 
     def remove_files(self) -> None:
-        """Of stages that are gone from the database for good."""
+        """Of stages that are gone from the database for good. What the disk does not let go, the next start removes."""
         doomed, self._doomed = self._doomed, []
         for stage_id in doomed:
-            self._path(stage_id).unlink(missing_ok=True)
+            try:
+                self._path(stage_id).unlink(missing_ok=True)
+            except OSError as error:
+                logger.warning("a stage is not removed: %s", error, extra={"action": "store_stage_kept"})
 
     def spare_files(self) -> None:
         """The cycle was rolled back: the stages are still there."""

@@ -121,7 +121,9 @@ class EmbeddedStore:
     async def _push_to_several(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         if not items:
             return []
-        outcome = await self._call(lambda: self._engine.transact(items, (), duplicates_abort=False), synced=True)
+        outcome = await self._call(
+            lambda: self._engine.transactions.transact(items, (), duplicates_abort=False), synced=True
+        )
         return outcome.pushed
 
     async def pop(self, request: PopRequest) -> Popped:
@@ -150,7 +152,7 @@ class EmbeddedStore:
         self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
     ) -> TransactionOutcome:
         return await self._call(
-            lambda: self._engine.transact(pushes, acknowledgements, duplicates_abort=True), synced=True
+            lambda: self._engine.transactions.transact(pushes, acknowledgements, duplicates_abort=True), synced=True
         )
 
     # --- groups and dead letters ---
@@ -170,7 +172,7 @@ class EmbeddedStore:
         return await self._call(lambda: self._engine.letters.find(wanted, limit, offset, bytes_max))
 
     async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        return await self._piece_by_piece(partial(self._engine.replay_dead_letters, wanted))
+        return await self._piece_by_piece(partial(self._engine.transactions.replay_dead_letters, wanted))
 
     async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
         return await self._piece_by_piece(partial(self._engine.letters.purge, wanted))
@@ -216,6 +218,12 @@ class EmbeddedStore:
 
     async def trace_names(self, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
         return await self._call(lambda: self._engine.traces.names(limit, offset))
+
+    async def expire_traces(self, seconds: float) -> int:
+        total = 0
+        while removed := await self._call(lambda: self._engine.traces.expire(seconds)):
+            total += removed
+        return total
 
     # --- flags and retention ---
 
@@ -282,7 +290,9 @@ class EmbeddedStore:
             raise
 
     async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
-        return await self._call(lambda: self._engine.commit_stages(producer, epoch, stage_ids), synced=True)
+        return await self._call(
+            lambda: self._engine.transactions.commit_stages(producer, epoch, stage_ids), synced=True
+        )
 
     async def abort_stages(self, producer: str, epoch: str) -> int:
         return await self._call(lambda: self._engine.stages.forget(producer, epoch), synced=True)

@@ -1,4 +1,8 @@
-"""Traces: what consumers wrote down about messages, found by message and by name."""
+"""Traces: what consumers wrote down about messages, found by message and by name.
+
+What is too old is removed from the front, in pieces. A trace that is young keeps those that were written behind it,
+whatever their clock said: so whoever finds nothing old has looked at one of them, however many there are.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,19 @@ from typing import Any
 from forebay.broker.overview import TraceEvent
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.queues import Queues
+from forebay.clock import Clock
 
+_SECOND_US = 1_000_000
+PIECE_TRACES_MAX = 200
+"""Removed before others get their turn."""
 _COLUMNS = "t.id, t.partition_id, t.transaction_id, t.group_name, t.event_type, t.data, t.created_us"
 
 
 class Traces:
-    def __init__(self, database: Database, queues: Queues) -> None:
+    def __init__(self, database: Database, queues: Queues, clock: Clock) -> None:
         self._database = database
         self._queues = queues
+        self._clock = clock
 
     def add(self, event: TraceEvent) -> None:
         found = self._queues.of_wire_id(event.partition_id)
@@ -53,6 +62,21 @@ class Traces:
         )
         (total,) = self._database.one("SELECT count(DISTINCT name) FROM trace_names")
         return [(name, count) for name, count in rows], total
+
+    def expire(self, seconds: float) -> int:
+        """Remove the oldest ones that are older than this; returns how many. There may be more."""
+        (first_id,) = self._database.one("SELECT min(id) FROM traces")
+        if first_id is None:
+            return 0
+        stop_id = first_id + PIECE_TRACES_MAX
+        young = self._database.one(
+            "SELECT id FROM traces WHERE id < ? AND created_us >= ? ORDER BY id LIMIT 1",
+            (stop_id, self._clock.now_us() - round(seconds * _SECOND_US)),
+        )
+        if young is not None:
+            stop_id = young[0]
+        self._database.do("DELETE FROM trace_names WHERE trace_id < ?", (stop_id,))
+        return self._database.do("DELETE FROM traces WHERE id < ?", (stop_id,))
 
     def _event(self, row: tuple[Any, ...]) -> TraceEvent:
         trace_id, partition_id, transaction_id, group, event_type, data, created_us = row

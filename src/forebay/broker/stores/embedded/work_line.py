@@ -24,7 +24,7 @@ LARGE_PUSH_ITEMS = 32
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Work:
     """Something for the store's thread to do, and who waits for it."""
 
