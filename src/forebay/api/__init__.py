@@ -32,8 +32,8 @@ or the next one, or the taking of its answer, and does not move for 75 seconds, 
 with the one that brings its payloads to 64 MiB, whatever was asked for; it has one at least. So a pop of large messages
 gets fewer of them than its `batch`, and a page fewer than its `limit`: go on at `nextSeq`, or with the `offset` behind
 what came. All requests together have 512 MiB for large bodies, and for answers that are not taken at once
-(`server.memory_size`): a body for which there is no room waits up to 30 seconds for it, and is then told 503 `busy`;
-answers end with the message that brings them to half of what is left.
+(`server.memory_size`): a body above 1 MiB for which there is no room waits up to 30 seconds for it, and is then told
+503 `busy`; answers end with the message that brings them to half of what is left.
 
 **HTTP/1.1 and 1.0**, plain or in TLS; no HTTP/2, and no upgrade to anything: such a request is served as it is. What
 cannot be parsed, or could be parsed in two ways, is answered with 400 after everything that came before it, and the

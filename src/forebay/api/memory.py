@@ -3,7 +3,8 @@
 A body that does not arrive with its head takes room before it is read, as much as it announces, and gives it back when
 its request is answered. Where there is none, the request waits its turn, and its connection is not read meanwhile: the
 sender is slowed down, the server stays as large as it is. Turns are in the order of arrival, so that large bodies are
-not starved by small ones. Who waits too long is told to come again.
+not starved by small ones. Who waits too long is told to come again. Bodies up to 1 MiB are counted and do not wait:
+most pushes are of that size, and a few large bodies that come slowly must not hold them up.
 
 An answer cannot wait: its messages are claimed already. It is counted while its client is slow to take it, and the
 less room is left, the less the next answers hold (`answer_bytes_max`).
@@ -19,12 +20,13 @@ from forebay.broker.messages import ANSWER_BYTES_MAX
 
 MEMORY_BYTES_MAX = 512 << 20
 ANSWER_BYTES_MIN = 1 << 20
+NO_WAIT_BYTES_MAX = 1 << 20
 WAIT_SECONDS_MAX = 30.0
 """Less than most clients wait for an answer."""
 
 
 class Memory:
-    """In bytes. `used` may exceed `limit`, by answers."""
+    """In bytes. `used` may exceed `limit`, by answers and by what does not wait."""
 
     __slots__ = ("_waiting", "limit", "refused", "used")
 
@@ -42,7 +44,7 @@ class Memory:
     async def take(self, size: int, seconds_max: float = WAIT_SECONDS_MAX) -> int:
         """Returns how much was taken: all there is, at the most, or nobody could ever have it."""
         size = min(size, self.limit)
-        if self._waiting or self.used + size > self.limit:
+        if size > NO_WAIT_BYTES_MAX and (self._waiting or self.used + size > self.limit):
             await self._wait(size, seconds_max)
         else:
             self.used += size

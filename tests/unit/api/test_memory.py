@@ -55,26 +55,37 @@ async def begun(client: Client, size: int) -> None:
 
 
 async def test_turns_come_in_order_and_a_large_one_is_not_starved() -> None:
-    memory = Memory(10)
-    await memory.take(6)
+    memory = Memory(20 * MIB)
+    await memory.take(12 * MIB)
     admitted: list[int] = []
 
-    async def wait(size: int) -> None:
-        await memory.take(size)
-        admitted.append(size)
+    async def wait(mebibytes: int) -> None:
+        await memory.take(mebibytes * MIB)
+        admitted.append(mebibytes)
 
-    waiting = [asyncio.create_task(wait(size)) for size in (8, 1, 2)]
+    waiting = [asyncio.create_task(wait(mebibytes)) for mebibytes in (16, 2, 4)]
     await asyncio.sleep(0)
-    assert (admitted, memory.waiting) == ([], 3), "1 would fit, and would be the first of many"
-    memory.give_back(4)
+    assert (admitted, memory.waiting) == ([], 3), "2 would fit, and would be the first of many"
+    memory.give_back(8 * MIB)
     await asyncio.sleep(0.01)
-    assert admitted == [8]
-    memory.give_back(2)
+    assert admitted == [16]
+    memory.give_back(4 * MIB)
     await asyncio.sleep(0.01)
-    assert (admitted, memory.used, memory.waiting) == ([8, 1], 9, 1)
-    memory.give_back(8)
+    assert (admitted, memory.used, memory.waiting) == ([16, 2], 18 * MIB, 1)
+    memory.give_back(16 * MIB)
     await asyncio.gather(*waiting)
-    assert (admitted, memory.used) == ([8, 1, 2], 3)
+    assert (admitted, memory.used) == ([16, 2, 4], 6 * MIB)
+
+
+async def test_small_body_waits_for_nobody() -> None:
+    memory = Memory(10 * MIB)
+    await memory.take(10 * MIB)
+    large = asyncio.create_task(memory.take(2 * MIB))
+    await asyncio.sleep(0)
+    assert await memory.take(MIB) == MIB
+    assert (memory.used, memory.waiting) == (11 * MIB, 1)
+    memory.give_back(10 * MIB)
+    await large
 
 
 @given(
@@ -85,7 +96,7 @@ async def test_turns_come_in_order_and_a_large_one_is_not_starved() -> None:
 )
 def test_nothing_is_taken_twice_or_forgotten(steps: list[tuple[str, int]]) -> None:
     async def run() -> None:
-        memory = Memory(10)
+        memory = Memory(10 * MIB)
         held: list[int] = []
         waiting: list[asyncio.Task[None]] = []
 
@@ -94,7 +105,7 @@ def test_nothing_is_taken_twice_or_forgotten(steps: list[tuple[str, int]]) -> No
 
         for step, number in steps:
             if step == "take":
-                waiting.append(asyncio.create_task(take(number)))
+                waiting.append(asyncio.create_task(take(number * MIB)))
             elif step == "answer":
                 memory.take_now(number)
                 held.append(number)
@@ -116,15 +127,15 @@ def test_nothing_is_taken_twice_or_forgotten(steps: list[tuple[str, int]]) -> No
 
 
 async def test_who_waits_in_vain_is_told_and_lets_others_pass() -> None:
-    memory = Memory(10)
-    await memory.take(6)
-    large = asyncio.create_task(memory.take(8, seconds_max=0.02))
+    memory = Memory(10 * MIB)
+    await memory.take(6 * MIB)
+    large = asyncio.create_task(memory.take(8 * MIB, seconds_max=0.02))
     await asyncio.sleep(0)
-    small = asyncio.create_task(memory.take(2))
+    small = asyncio.create_task(memory.take(2 * MIB))
     with pytest.raises(Problem) as told:
         await large
     assert (told.value.status, told.value.code) == (503, "busy")
-    assert (await small, memory.used, memory.refused) == (2, 8, 1)
+    assert (await small, memory.used, memory.refused) == (2 * MIB, 8 * MIB, 1)
 
 
 def test_answers_get_smaller_when_little_is_left() -> None:
