@@ -84,6 +84,7 @@ def api_service(settings: Settings, store: Store, *, store_name: str) -> Service
         retention_seconds=server.retention_interval.total_seconds(),
         stage_seconds=server.stage_retention.total_seconds(),
         commit_seconds=server.commit_retention.total_seconds(),
+        trace_seconds=server.trace_retention.total_seconds(),
     )
 
 

@@ -100,6 +100,27 @@ async def test_traces_are_found_by_message_and_by_name(store: Store, clock: Fake
     assert await store.trace_names(1, 5) == ([], 3)
 
 
+async def test_old_traces_are_removed_with_their_names(store: Store, clock: FakeClock) -> None:
+    [pushed] = await push(store, "a")
+
+    async def note(number: int, *names: str) -> TraceEvent:
+        event = TraceEvent(pushed.partition_id, "a", "g", "info", names, b"%d" % number, clock.now_us())
+        await store.add_trace(event)
+        return event
+
+    for number in range(1203):
+        await note(number, "old", "both")
+    clock.advance(100)
+    young = [await note(1, "both"), await note(2)]
+    assert await store.expire_traces(100) == 0
+    clock.advance(1)
+    assert await store.expire_traces(100) == 1203
+    assert await store.traces(pushed.partition_id, "a") == young
+    assert await store.trace_names(10, 0) == ([("both", 1)], 1)
+    assert await store.traces_named("old", 10, 0) == ([], 0)
+    assert await store.expire_traces(100) == 0
+
+
 async def test_flags_are_off_until_they_are_set(store: Store) -> None:
     assert await store.flag("maintenance.push") is False
     await store.set_flag("maintenance.push", True)

@@ -58,6 +58,7 @@ class Service:
     retention_seconds: float = 30.0
     stage_seconds: float = 86_400.0
     commit_seconds: float = 30 * 86_400.0
+    trace_seconds: float = 30 * 86_400.0
     flag_seconds: float = 1.0
     started_us: int = 0
     is_started: bool = False
@@ -150,6 +151,7 @@ class Service:
     async def _retain(self) -> None:
         await self.store.apply_retention()
         await self.store.expire_stages(self.stage_seconds, self.commit_seconds)
+        await self.store.expire_traces(self.trace_seconds)
 
     async def _every(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         while True:

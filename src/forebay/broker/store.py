@@ -180,6 +180,9 @@ class Store(Protocol):
 
     async def trace_names(self, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]: ...
 
+    async def expire_traces(self, seconds: float) -> int:
+        """Remove what was noted longer ago than this; returns how many events. Others go on meanwhile."""
+
     # the store as a whole
 
     async def flag(self, name: str) -> bool:

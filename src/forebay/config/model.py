@@ -110,6 +110,12 @@ class ServerSettings(Section):
         description="How long a commit of staged rows is remembered. The same epoch, committed again later than that, "
         "is taken for a new one.",
     )
+    trace_retention: Duration = Field(
+        default=timedelta(days=30),
+        ge=timedelta(minutes=1),
+        le=timedelta(days=3650),
+        description="How long what consumers noted about messages (traces) is kept.",
+    )
     keys: str = Field(
         default="",
         description="The file with the API keys. Without one, everybody who can connect may do everything.",

@@ -19,7 +19,7 @@ WITH chosen AS (
     FROM chosen
 ), gone AS (
     DELETE FROM forebay.dead_letters l USING counted
-    WHERE l.letter_id = counted.letter_id AND (NOT %(is_whole)b::boolean OR counted.bytes_before < %(bytes_max)b::bigint)
+    WHERE l.letter_id = counted.letter_id AND counted.bytes_before < %(bytes_max)b::bigint
     RETURNING l.letter_id, counted.queue, counted.partition, CASE WHEN %(is_whole)b::boolean THEN l.payload END AS payload,
         l.trace_id, l.headers, l.is_binary
 )

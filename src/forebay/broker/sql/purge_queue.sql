@@ -1,17 +1,9 @@
--- Remove what is left of a queue that was deleted and holds no messages any more.
-WITH doomed AS (
-    SELECT partition_id FROM forebay.partitions WHERE queue_id = %(queue_id)b::bigint
-), letters AS (
-    DELETE FROM forebay.dead_letters WHERE queue_id = %(queue_id)b::bigint
-), traces AS (
-    DELETE FROM forebay.traces WHERE partition_id IN (SELECT partition_id FROM doomed)
-), deleted AS (
-    DELETE FROM forebay.deleted_messages WHERE partition_id IN (SELECT partition_id FROM doomed)
-), deliveries AS (
-    DELETE FROM forebay.deliveries WHERE partition_id IN (SELECT partition_id FROM doomed)
-), groups AS (
+-- Remove a deleted queue that has no partitions any more, with its groups. Not while there are messages: a crash of the
+-- database may have undone a piece, and nobody would find them without their queue.
+WITH groups AS (
     DELETE FROM forebay.groups WHERE queue_id = %(queue_id)b::bigint
-), partitions AS (
-    DELETE FROM forebay.partitions WHERE queue_id = %(queue_id)b::bigint
 )
-DELETE FROM forebay.queues WHERE queue_id = %(queue_id)b::bigint AND name IS NULL
+DELETE FROM forebay.queues q
+WHERE q.queue_id = %(queue_id)b::bigint AND q.name IS NULL
+    AND NOT EXISTS (SELECT FROM forebay.messages m WHERE m.queue_id = q.queue_id)
+RETURNING q.queue_id

@@ -1,24 +1,31 @@
--- Remove a bounded number of messages that every group has finished and that are older than a time, from the fronts of
--- their partitions. The queue is locked.
-WITH finished AS (
-    SELECT w.partition_id, min(w.cursor_seq) AS seq FROM forebay.waiting w
-    WHERE w.queue_id = %(queue_id)b::bigint GROUP BY w.partition_id
-), bounds AS (
-    SELECT finished.partition_id, coalesce((
-        SELECT m.seq - 1 FROM forebay.messages m
-        WHERE m.partition_id = finished.partition_id AND m.seq <= finished.seq AND m.created_us >= %(before_us)b::bigint
-        ORDER BY m.seq LIMIT 1
-    ), finished.seq) AS seq
-    FROM finished
-), chosen AS (
-    SELECT m.seq FROM bounds
+-- Remove a bounded number of messages that are older than a time from the fronts of partitions, up to the seq that all
+-- groups have finished in each. The queue is locked. A young message is looked for no further than one piece reaches.
+WITH chosen AS (
+    SELECT m.seq, m.size
+    FROM unnest(%(partition_ids)b::bigint[], %(seqs)b::bigint[]) AS given (partition_id, finished_seq)
+    JOIN forebay.partitions p ON p.partition_id = given.partition_id
     CROSS JOIN LATERAL (
-        SELECT seq FROM forebay.messages
-        WHERE partition_id = bounds.partition_id AND seq <= bounds.seq ORDER BY seq LIMIT %(limit)b::bigint
+        SELECT coalesce((
+            SELECT front.seq FROM (
+                SELECT seq, created_us FROM forebay.messages
+                WHERE partition_id = p.partition_id AND seq > p.removed_seq AND seq <= given.finished_seq
+                ORDER BY seq LIMIT %(limit)b::bigint
+            ) front
+            WHERE front.created_us >= %(before_us)b::bigint ORDER BY front.seq LIMIT 1
+        ), given.finished_seq + 1) AS seq
+    ) young
+    CROSS JOIN LATERAL (
+        SELECT seq, octet_length(payload) AS size FROM forebay.messages
+        WHERE partition_id = p.partition_id AND seq > p.removed_seq AND seq < young.seq
+        ORDER BY seq LIMIT %(limit)b::bigint
     ) m
     LIMIT %(limit)b::bigint
+), counted AS (
+    -- In the order of seqs, so that what is left out of a partition is behind what is taken.
+    SELECT seq, sum(size) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) - size AS bytes_before FROM chosen
 ), gone AS (
-    DELETE FROM forebay.messages m USING chosen WHERE m.queue_id = %(queue_id)b::bigint AND m.seq = chosen.seq
+    DELETE FROM forebay.messages m USING counted
+    WHERE m.queue_id = %(queue_id)b::bigint AND m.seq = counted.seq AND counted.bytes_before < %(bytes_max)b::bigint
     RETURNING m.partition_id, m.seq, m.position, octet_length(m.payload) AS size
 ), by_partition AS (
     UPDATE forebay.partitions p
@@ -30,4 +37,4 @@ WITH finished AS (
     FROM (SELECT count(*) AS messages, coalesce(sum(size), 0) AS size FROM gone) sums
     WHERE q.queue_id = %(queue_id)b::bigint AND sums.messages > 0
 )
-SELECT partition_id, count(*) FROM gone GROUP BY partition_id
+SELECT partition_id, count(*), sum(size)::bigint FROM gone GROUP BY partition_id

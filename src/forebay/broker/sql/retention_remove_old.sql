@@ -1,11 +1,15 @@
 -- Remove a bounded number of messages from the front of a queue that are older than a time. The queue is locked.
 WITH front AS (
-    SELECT seq, created_us FROM forebay.messages WHERE queue_id = %(queue_id)b::bigint ORDER BY seq LIMIT %(limit)b::bigint
+    SELECT seq, created_us, octet_length(payload) AS size FROM forebay.messages
+    WHERE queue_id = %(queue_id)b::bigint ORDER BY seq LIMIT %(limit)b::bigint
 ), chosen AS (
-    SELECT seq FROM front
+    SELECT seq, size FROM front
     WHERE seq < coalesce((SELECT min(seq) FROM front WHERE created_us >= %(before_us)b::bigint), 9223372036854775807)
+), counted AS (
+    SELECT seq, sum(size) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) - size AS bytes_before FROM chosen
 ), gone AS (
-    DELETE FROM forebay.messages m USING chosen WHERE m.queue_id = %(queue_id)b::bigint AND m.seq = chosen.seq
+    DELETE FROM forebay.messages m USING counted
+    WHERE m.queue_id = %(queue_id)b::bigint AND m.seq = counted.seq AND counted.bytes_before < %(bytes_max)b::bigint
     RETURNING m.partition_id, m.seq, m.position, octet_length(m.payload) AS size
 ), by_partition AS (
     UPDATE forebay.partitions p
@@ -17,4 +21,4 @@ WITH front AS (
     FROM (SELECT count(*) AS messages, coalesce(sum(size), 0) AS size FROM gone) sums
     WHERE q.queue_id = %(queue_id)b::bigint AND sums.messages > 0
 )
-SELECT partition_id, count(*) FROM gone GROUP BY partition_id
+SELECT partition_id, count(*), sum(size)::bigint FROM gone GROUP BY partition_id

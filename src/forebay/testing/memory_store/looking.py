@@ -7,7 +7,7 @@ from collections import Counter
 from forebay.broker.messages import ANSWER_BYTES_MAX, Message, count_within
 from forebay.broker.overview import PartitionStatus, QueueStatus, TraceEvent
 from forebay.model.queue import Queue
-from forebay.testing.memory_store.contents import Contents, StoredQueue
+from forebay.testing.memory_store.contents import SECOND_US, Contents, StoredQueue
 
 
 class Looking(Contents):
@@ -69,6 +69,13 @@ class Looking(Contents):
 
     async def traces(self, partition_id: str, transaction_id: str) -> list[TraceEvent]:
         return [t for t in self._traces if (t.partition_id, t.transaction_id) == (partition_id, transaction_id)]
+
+    async def expire_traces(self, seconds: float) -> int:
+        oldest_us = self._clock.now_us() - int(seconds * SECOND_US)
+        kept = [trace for trace in self._traces if trace.created_us >= oldest_us]
+        removed = len(self._traces) - len(kept)
+        self._traces = kept
+        return removed
 
     async def traces_named(self, name: str, limit: int, offset: int) -> tuple[list[TraceEvent], int]:
         found = [trace for trace in reversed(self._traces) if name in trace.names]

@@ -23,7 +23,7 @@
 | `dead_letters` | message, group           | a copy of the message: retention may remove the original              |
 | `stages`       | stage                    | `body`: its rows, as Arrow has them                                   |
 | `stage_commits`| epoch of a producer      | `outcome`: what its commit answered                                   |
-| `traces`       | event                    |                                                                       |
+| `traces`       | event                    | `created_us`: by the clock of the server that was told of it          |
 | `flags`        | switch                   |                                                                       |
 | `waits`        | queue, server            | who wants to be told of pushes; unlogged, worth nothing after a crash |
 
@@ -52,13 +52,18 @@ so what is said above holds for the message too. A pop that gets nothing from wh
 Messages that died of waiting are buried by the pop that comes upon them, in transactions of a bounded size: each
 leaves the partition due, so that what it did is kept, and the pop, or the next one, goes on behind it.
 
+**Away again** (`retention`, `purging`). In pieces, each in a transaction that locks its queue: messages that are too
+old, from the front of the queue; those that every group has finished, from the fronts of partitions, which are looked
+through by name, without a lock; and all that belongs to a queue which has no name any more.
+
 **Ranges as Arrow** (`reading`). PostgreSQL puts the values of a page side by side, so that they come as buffers and
 not row by row. **Stages** (`staging`) become messages in one transaction that claims the epoch, locks its queues and
 pushes in pieces of 4 MiB; pushes to these queues wait for its end, and are refused (503) after 12 seconds.
 
 **Locks** are taken in one order: epochs and their stages, dead letters, queues by number, (their partitions go with
 them), groups, deliveries by group and partition. Whoever takes several of a kind sorts them first; poppers skip what
-is locked.
+is locked. A purge takes a queue that has no name any more first: who is still at something of it is undone at worst,
+and done again.
 
 **What is durable when**
 
@@ -110,7 +115,12 @@ that was given a clock passes its time with every query instead.
 | partitions entered by one look around | 1,000, and the rest of a stretch | it looks again                    |
 | buried by one transaction of a pop    | 10,000 messages, 64 MiB, and a   | it commits, and the pop goes on   |
 |                                       | piece (500, or the batch)        | in another one, up to 20          |
-| one piece of retention                | 2,000 messages                   | the next piece begins             |
+| one piece of retention, or of the     | 2,000 rows, 64 MiB and a message | the next piece begins             |
+| purge of a deleted queue              |                                  |                                   |
+| partitions that these look at at once | 500                              | they look at the next ones        |
+| old traces removed by one statement   | 1,000                            | the next statement begins         |
+| partitions of a group that is deleted,| as many as PostgreSQL forgets in | rolled back, `StoreUnavailable`   |
+| or sought as a whole                  | the time of a request: millions  |                                   |
 | one page of a range                   | 4 MiB and a message, 65,536 rows | the next page begins              |
 | one commit of stages                  | 10 minutes                       | rolled back, `StoreUnavailable`   |
 

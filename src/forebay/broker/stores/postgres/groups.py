@@ -54,7 +54,7 @@ async def lags(database: Database, now_us: int | None) -> list[GroupLag]:
 async def seek(
     connection: Connection, group: str, queue: str, partition: str | None, target: SeekTarget, now_us: int | None
 ) -> int:
-    """Set cursors; leases on them end."""
+    """Set cursors; leases on them end. Of all partitions at once, for everybody, or of none: a million take seconds."""
     queue_id, group_id, start_seq, time_us = await _lock(connection, group, queue, target, now_us)
     if partition is not None:
         place: dict[str, object] = {
@@ -98,5 +98,10 @@ async def _lock(
 
 
 async def delete(connection: Connection, group: str, queue: str | None) -> int:
+    """Forget the group; returns how many deliveries went with it.
+
+    In one statement: it is gone for everybody at once, or still there as a whole, and the request may be sent again. A
+    million deliveries take seconds.
+    """
     [[known, _]] = await rows(connection, query("group_delete"), {"group": group, "queue": queue})
     return cast("int", known)

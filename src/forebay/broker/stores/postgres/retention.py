@@ -1,7 +1,7 @@
 """Removing what queues no longer keep: from the front, in pieces, each in a transaction of its own.
 
-A piece locks its queue, so it is small: pushes to that queue wait for it. A queue that was deleted has no name and
-nobody who waits; what it held is removed here too.
+A piece locks its queue, so it is small: pushes to that queue wait for it. A queue that was deleted has no name; what
+it held is removed by `purging`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from forebay.broker import delivery
 from forebay.broker.stores.postgres.connections import Connection, Database, rows, send
 from forebay.broker.stores.postgres.deliveries import Delivery, read_state, save, without_removed
 from forebay.broker.stores.postgres.names import stored_options
+from forebay.broker.stores.postgres.purging import PIECE_BYTES_MAX, PIECE_ROWS_MAX, purge
 from forebay.broker.stores.postgres.queries import query
 
 SECOND_US = 1_000_000
-PIECE_MESSAGES_MAX = 2_000
 
 
 async def apply(database: Database, now_us: int | None) -> int:
@@ -29,28 +29,47 @@ async def apply(database: Database, now_us: int | None) -> int:
         options = stored_options(column)
         if options.retention_enabled and options.retention_seconds:
             before_us = time_us - options.retention_seconds * SECOND_US
-            removed += await _remove(database, "retention_remove_old", queue_id, before_us, time_us)
+            values: dict[str, object] = {"queue_id": queue_id, "before_us": before_us}
+            removed += await _remove(database, "retention_remove_old", values, time_us)
         if options.retention_enabled and options.completed_retention_seconds:
             before_us = time_us - options.completed_retention_seconds * SECOND_US
-            removed += await _remove(database, "retention_remove_finished", queue_id, before_us, time_us)
+            removed += await _remove_finished(database, queue_id, before_us, time_us)
     return removed
 
 
-async def _remove(database: Database, name: str, queue_id: int, before_us: int, now_us: int) -> int:
-    values: dict[str, object] = {"queue_id": queue_id, "before_us": before_us, "limit": PIECE_MESSAGES_MAX}
+async def _remove_finished(database: Database, queue_id: int, before_us: int, now_us: int) -> int:
+    """Go through the partitions once. The queue is locked only where there is something to remove."""
+    values: dict[str, object] = {"queue_id": queue_id, "before_us": before_us}
+    removed, after = 0, ""
+    while True:
+        [found] = await database.ask_for_delivery(query("retention_find_finished"), {**values, "after": after})
+        last, partition_ids, seqs = cast("tuple[str | None, list[int] | None, list[int] | None]", found)
+        if last is None:
+            return removed
+        if partition_ids:
+            fronts = {**values, "partition_ids": partition_ids, "seqs": seqs}
+            removed += await _remove(database, "retention_remove_finished", fronts, now_us)
+        after = last
 
-    async def piece(connection: Connection) -> int:
-        if not await rows(connection, query("retention_lock_queue"), {"queue_id": queue_id}):
-            return 0
-        gone = cast("list[tuple[int, int]]", await rows(connection, query(name), values))
+
+async def _remove(database: Database, name: str, values: dict[str, object], now_us: int) -> int:
+    limited = {**values, "limit": PIECE_ROWS_MAX, "bytes_max": PIECE_BYTES_MAX}
+
+    async def piece(connection: Connection) -> tuple[int, bool]:
+        """How many were removed, and whether there may be more."""
+        if not await rows(connection, query("retention_lock_queue"), {"queue_id": values["queue_id"]}):
+            return 0, False
+        gone = cast("list[tuple[int, int, int]]", await rows(connection, query(name), limited))
         if gone:
-            partition_ids = [partition_id for partition_id, _ in gone]
+            partition_ids = [partition_id for partition_id, _, _ in gone]
             await send(connection, query("retention_forget_deleted"), {"partition_ids": partition_ids})
             await _forget_pending(connection, partition_ids, now_us)
-        return sum(count for _, count in gone)
+        messages, size_bytes = sum(one[1] for one in gone), sum(one[2] for one in gone)
+        return messages, messages == PIECE_ROWS_MAX or size_bytes >= PIECE_BYTES_MAX
 
-    total = 0
-    while removed := await database.run(piece):
+    total, is_going_on = 0, True
+    while is_going_on:
+        removed, is_going_on = await database.run(piece)
         total += removed
     return total
 
@@ -63,18 +82,3 @@ async def _forget_pending(connection: Connection, partition_ids: list[int], now_
         state = without_removed(read_state(column, cursor_seq), removed_seq)
         saved.append(Delivery(group_id, partition_id, state, delivery.due_us(state, now_us)))
     await save(connection, saved, now_us)
-
-
-async def purge(database: Database, queue_id: int) -> None:
-    """Remove all of a queue that was deleted."""
-    values: dict[str, object] = {"queue_id": queue_id, "limit": PIECE_MESSAGES_MAX}
-
-    async def piece(connection: Connection) -> int:
-        return len(await rows(connection, query("purge_messages"), values))
-
-    async def rest(connection: Connection) -> None:
-        await send(connection, query("purge_queue"), {"queue_id": queue_id})
-
-    while await database.run(piece):
-        pass
-    await database.run(rest)

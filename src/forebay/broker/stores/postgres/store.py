@@ -38,9 +38,11 @@ from forebay.broker.stores.postgres import (
     dead_letters,
     deletion,
     groups,
+    purging,
     reading,
     retention,
     staging,
+    traces,
 )
 from forebay.broker.stores.postgres.connections import REQUEST_SECONDS_MAX, Connection, Database, opened
 from forebay.broker.stores.postgres.migrations import migrate
@@ -144,7 +146,7 @@ class PostgresStore:
     async def delete_queue(self, name: str) -> bool:
         found = await self._database.ask(query("queue_forget"), {"name": name}, is_durable=True)
         for [queue_id] in found:
-            await retention.purge(self._database, queue_id)  # type: ignore[arg-type]  # it is a number
+            await purging.purge(self._database, queue_id)  # type: ignore[arg-type]  # it is a number
         return bool(found)
 
     # the way in
@@ -286,16 +288,19 @@ class PostgresStore:
     # traces
 
     async def add_trace(self, event: TraceEvent) -> None:
-        await browsing.add_trace(self._database, event)
+        await traces.add(self._database, event)
 
     async def traces(self, partition_id: str, transaction_id: str) -> list[TraceEvent]:
-        return await browsing.traces(self._database, partition_id, transaction_id)
+        return await traces.of_message(self._database, partition_id, transaction_id)
 
     async def traces_named(self, name: str, limit: int, offset: int) -> tuple[list[TraceEvent], int]:
-        return await browsing.traces_named(self._database, name, limit, offset)
+        return await traces.named(self._database, name, limit, offset)
 
     async def trace_names(self, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
-        return await browsing.trace_names(self._database, limit, offset)
+        return await traces.names(self._database, limit, offset)
+
+    async def expire_traces(self, seconds: float) -> int:
+        return await traces.expire(self._database, seconds, self._now_us())
 
     # the store as a whole
 
