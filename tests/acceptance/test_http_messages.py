@@ -6,11 +6,14 @@ import gzip
 import itertools
 import json
 import socket
+import statistics
 import time
 import uuid
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
@@ -21,6 +24,8 @@ from forebay.client import Client
 from forebay.testing.running_server import RunningServer
 
 __all__ = ["any_server", "http", "shared_postgres_database"]
+
+T = TypeVar("T")
 
 ODD_PAYLOADS = [
     b'{"a" : 1.000000000000000000000000000001,  "a":2}',
@@ -260,19 +265,37 @@ def test_dead_letter_by_word_is_dead_at_once(http: Http) -> None:
     assert (letter["errorMessage"], letter["retryCount"], letter["data"]) == ("poison", 0, 1)
 
 
-def test_long_poll_gets_a_push_of_another_connection_at_once(http: Http, any_server: RunningServer) -> None:
-    queue = fresh()
-    consumer = Http(any_server.url)
+WAKES = 5
+
+
+def _woken(http: Http, waits: Callable[[], T], wakes: Callable[[], object]) -> tuple[T, float]:
+    """What a consumer gets that waits, and how long after the answer to what woke it."""
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(consumer.pop, queue, wait="true", timeout=30_000)
+        waiting = pool.submit(waits)
         _until_waiting(http)
-        began = time.monotonic()
-        http.push(queue, "hello")
-        (message,) = waiting.result(30)
-        seconds = time.monotonic() - began
+        wakes()
+        answered = time.monotonic()
+        return waiting.result(30), time.monotonic() - answered
+
+
+def _check_at_once(seconds: list[float]) -> None:
+    """The net, which catches what was not woken, takes a quarter of a second more, in the middle."""
+    assert statistics.median(seconds) < 0.15, seconds
+
+
+def test_long_poll_gets_a_push_of_another_connection_at_once(http: Http, any_server: RunningServer) -> None:
+    consumer, late = Http(any_server.url), []
+    for _ in range(WAKES):
+        queue = fresh()
+        (message,), seconds = _woken(
+            http,
+            partial(consumer.pop, queue, wait="true", timeout=30_000),
+            partial(http.push, queue, "hello"),
+        )
+        assert message["data"] == "hello"
+        late.append(seconds)
     consumer.close()
-    assert message["data"] == "hello"
-    assert seconds < 0.4, "woken by the net and not by the push"
+    _check_at_once(late)
 
 
 def test_long_poll_without_a_message_ends_with_204_in_time(http: Http) -> None:
@@ -282,20 +305,20 @@ def test_long_poll_without_a_message_ends_with_204_in_time(http: Http) -> None:
 
 
 def test_ack_that_frees_a_partition_wakes_who_waits_for_it(http: Http, any_server: RunningServer) -> None:
-    queue = fresh()
-    http.push(queue, 1, 2)
-    (first,) = http.pop(queue)
-    consumer = Http(any_server.url)
-    with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(consumer.pop, queue, wait="true", timeout=30_000)
-        _until_waiting(http)
-        began = time.monotonic()
-        http.ack(first)
-        (second,) = waiting.result(30)
-        seconds = time.monotonic() - began
+    consumer, late = Http(any_server.url), []
+    for _ in range(WAKES):
+        queue = fresh()
+        http.push(queue, 1, 2)
+        (first,) = http.pop(queue)
+        (second,), seconds = _woken(
+            http,
+            partial(consumer.pop, queue, wait="true", timeout=30_000),
+            partial(http.ack, first),
+        )
+        assert second["data"] == 2
+        late.append(seconds)
     consumer.close()
-    assert second["data"] == 2
-    assert seconds < 0.4
+    _check_at_once(late)
 
 
 def test_nothing_is_popped_for_a_consumer_that_went_away(http: Http, any_server: RunningServer) -> None:
@@ -354,22 +377,19 @@ def test_who_waits_is_woken_when_a_lease_or_a_retry_is_due(
 
 
 def test_failure_of_a_message_wakes_who_waits_for_its_partition(http: Http, any_server: RunningServer) -> None:
-    queue = fresh()
-    http.post("/configure", {"queue": queue, "options": {"retryDelay": 0}})
-    http.push(queue, 1, 2)
-    first, _ = http.pop(queue, batch=2)
-    consumer = Http(any_server.url)
-    with ThreadPoolExecutor() as pool:
+    consumer, late = Http(any_server.url), []
+    for _ in range(WAKES):
+        queue = fresh()
+        http.post("/configure", {"queue": queue, "options": {"retryDelay": 0}})
+        http.push(queue, 1, 2)
+        first, _second = http.pop(queue, batch=2)
         path = f"/api/v1/pop/queue/{queue}/partition/Default?wait=true&batch=9"
-        waiting = pool.submit(consumer.get, path)
-        _until_waiting(http)
-        began = time.monotonic()
-        http.ack(first, "failed")
-        messages = waiting.result(30).json["messages"]
-        seconds = time.monotonic() - began
+        answer, seconds = _woken(http, partial(consumer.get, path), partial(http.ack, first, "failed"))
+        messages = answer.json["messages"]
+        assert [(message["data"], message["attempts"]) for message in messages] == [(1, 2), (2, 1)]
+        late.append(seconds)
     consumer.close()
-    assert [(message["data"], message["attempts"]) for message in messages] == [(1, 2), (2, 1)]
-    assert seconds < 0.4
+    _check_at_once(late)
 
 
 def test_message_is_deleted_for_everybody(http: Http) -> None:

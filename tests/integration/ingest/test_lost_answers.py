@@ -77,7 +77,7 @@ async def test_black_hole_is_noticed_in_time_and_left_when_it_ends(postgres_data
         began = time.monotonic()
         [pushed] = await intake.push([message(1)])
         assert pushed.status == "buffered"
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < 10, "a drain has 20 s; a push has 1.5"
         for number in range(2, 200):
             await intake.push([message(number)])
         proxy.is_black_hole = False
