@@ -5,7 +5,7 @@ Everything here blocks, and is called from threads. Each step says what a crash 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -149,9 +149,9 @@ class BufferDirectory:
         """0 when there is no such file."""
         return self._filesystem.status(path).size
 
-    def waiting_bytes(self) -> int:
+    def waiting_bytes(self, lanes: Iterable[Lane] = Lane) -> int:
         """In the files that are appended to or drained."""
-        return sum(self.size(path) for lane in Lane for path in (self.active(lane), self.processing(lane)))
+        return sum(self.size(path) for lane in lanes for path in (self.active(lane), self.processing(lane)))
 
     # draining
 

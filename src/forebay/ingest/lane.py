@@ -155,7 +155,7 @@ class BufferLane:
 
     def waiting_bytes(self) -> int:
         """Of all processes, without what the store refuses."""
-        return sum(self.directory.size(path(self.lane)) for path in (self.directory.active, self.directory.processing))
+        return self.directory.waiting_bytes([self.lane])
 
     def has_strange_events(self) -> bool:
         """Whether there are events whose partitions are not known here."""

@@ -1,0 +1,29 @@
+"""What a server does beside its requests."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fixtures.store_steps import push
+from forebay.api.service import Service
+from forebay.broker.overview import TraceEvent
+from forebay.broker.waiting import WaitingRoom
+from forebay.testing.fake_clock import FakeClock
+from forebay.testing.memory_store import MemoryStore
+
+
+async def test_traces_are_removed_when_their_time_is_over() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    service = Service(store, WaitingRoom(asyncio.get_running_loop()), clock, retention_seconds=0.001, trace_seconds=60)
+    await service.start()
+    [pushed] = await push(store, "a")
+    await store.add_trace(TraceEvent(pushed.partition_id, "a", "g", "info", (), b"{}", clock.now_us()))
+    clock.advance(60)
+    await service._retain()
+    assert len(await store.traces(pushed.partition_id, "a")) == 1
+    clock.advance(1)
+    async with asyncio.timeout(30):
+        while await store.traces(pushed.partition_id, "a"):
+            await asyncio.sleep(0.001)
+    await service.stop()
