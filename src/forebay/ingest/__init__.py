@@ -18,7 +18,7 @@ message that is there already is recognised: after a commit whose answer was los
 commit and the note of it. Stores keep ids as long as messages; the position file keeps what was drained from being
 pushed again when a short retention has already removed it.
 
-**Files** (`buffer_directory`, `frames`), in one directory::
+**Files** (`buffer_directory`, `failed_directory`, `positions`, `frames`), in one directory::
 
     qos0.buf  qos0_processing.buf            being appended to; being drained
     failover.buf  failover_processing.buf
