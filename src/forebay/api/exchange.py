@@ -125,14 +125,17 @@ class Request:
                 code="unknown_encoding",
                 headers=((b"accept-encoding", b"gzip, deflate"),),
             )
-        if stream.is_whole:
-            raw = stream.whole(limit)
-        else:
+        is_late = not stream.is_whole
+        if is_late:
+            announced = self._announced_bytes()
             # For what it becomes too: who has room and waits for more could wait for somebody who does the same.
-            await self._take(self._announced_bytes() + (limit if is_compressed else 0))
+            await self._take(announced + limit if is_compressed and announced > INLINE_BYTES_MAX else announced)
             raw = await stream.read(limit)
+        else:
+            raw = stream.whole(limit)
         text = await self._decompressed(raw) if is_compressed else raw
-        self._keep(len(text))
+        if is_late or self.taken_bytes:
+            self._hold(len(text))
         return text
 
     async def _decompressed(self, raw: bytes | memoryview) -> bytes:
@@ -143,8 +146,8 @@ class Request:
                 return text
             if limit <= INLINE_BYTES_MAX:
                 raise too_large(limit)
-            if not self.taken_bytes:
-                await self._take(limit)
+            self._hold(0)
+            await self._take(limit)
         text = await asyncio.to_thread(decompressed, raw, limit)
         if text is None:
             raise too_large(limit)
@@ -156,21 +159,20 @@ class Request:
         if self.memory is not None:
             self.taken_bytes = await self.memory.take(size)
 
-    def _keep(self, size: int) -> None:
-        """Give back what was taken beyond that."""
-        if self.taken_bytes > size and self.memory is not None:
+    def _hold(self, size: int) -> None:
+        """No more and no less than that."""
+        if self.memory is not None:
             self.memory.give_back(self.taken_bytes - size)
             self.taken_bytes = size
 
     def end(self) -> None:
         """It is answered."""
         if self.taken_bytes:
-            self._keep(0)
+            self._hold(0)
 
     def _announced_bytes(self) -> int:
-        """What is above the limit is not kept, so it needs no memory."""
-        announced = self.header(b"content-length")
-        return min(int(announced), self.body_bytes_max) if announced else self.body_bytes_max
+        """What is above the limit is not kept, so it needs no memory. 0 where nothing is announced (chunks)."""
+        return min(int(self.header(b"content-length") or 0), self.body_bytes_max)
 
     def disconnected(self) -> asyncio.Future[None]:
         """Done when the client has gone away (`stream.is_gone`), or when so much has come behind this that nobody would

@@ -4,7 +4,8 @@ A body that does not arrive with its head takes room before it is read, as much 
 its request is answered. Where there is none, the request waits its turn, and its connection is not read meanwhile: the
 sender is slowed down, the server stays as large as it is. Turns are in the order of arrival, so that large bodies are
 not starved by small ones. Who waits too long is told to come again. Bodies up to 1 MiB are counted and do not wait:
-most pushes are of that size, and a few large bodies that come slowly must not hold them up.
+most pushes are of that size, and a few large bodies that come slowly must not hold them up. So are bodies that announce
+nothing (chunks), when they are there: most of them are small, and to keep room for the largest would keep others out.
 
 An answer cannot wait: its messages are claimed already. It is counted while its client is slow to take it, and the
 less room is left, the less the next answers hold (`answer_bytes_max`).
@@ -55,6 +56,7 @@ class Memory:
         self.used += size
 
     def give_back(self, size: int) -> None:
+        """Less than nothing: take more, of what is there already."""
         self.used -= size
         self._admit()
 
