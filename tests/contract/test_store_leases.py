@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from fixtures.fix_stores import Woken
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY, Answer
 from forebay.broker.messages import Acknowledgement
@@ -297,3 +298,24 @@ async def test_clock_set_forward_ends_leases_and_loses_nothing(store: Store, clo
     await take(store, 1)
     clock.step(3600)
     assert await taken_ids(store) == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+async def test_clock_that_was_ahead_puts_no_partition_to_sleep(
+    unopened_store: Store, woken: Woken, clock: FakeClock, is_reopened: bool
+) -> None:
+    """Two failed messages: when the first is done, the second one's time, of the old clock, must not count either."""
+    store = unopened_store
+    await store.open(woken)
+    await configure(store, QueueOptions(retry_delay_ms=1000, lease_seconds=60))
+    await push(store, "a", "b")
+    await finish(store, await take(store), FAILED)
+    clock.step(-3600)
+    if is_reopened:
+        await store.close()
+        await store.open(woken)
+    assert await taken_ids(store, 1) == ["a"]
+    await push(store, "c")
+    assert await taken_ids(store, 1) == ["b"]
+    assert await taken_ids(store, 1) == ["c"]
+    await store.close()

@@ -230,7 +230,7 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_due_earlier_than_the_state_says(self) -> None:
-        due_us = delivery.due_us(self.state, self.now_us)
+        due_us = delivery.due_us(self.state, self.options, self.now_us)
         if due_us == self.now_us:
             return
         last_us = due_us - 1 if due_us is not None else self.now_us + 10**12

@@ -183,7 +183,7 @@ def test_what_is_removed_meanwhile_is_not_waited_for() -> None:
 def test_a_failure_yields_the_lease_from_the_time_of_its_retry_on() -> None:
     state = taken(DeliveryState(0), 1, 2, 3).state
     _, _, state = acknowledge(state, "lease", answers(FAILED, 1), OPTIONS, now_us=NOW)
-    assert (state.yielded_us, due_us(state, NOW)) == (NOW + 2 * SECOND, NOW + 2 * SECOND)
+    assert (state.yielded_us, due_us(state, OPTIONS, NOW)) == (NOW + 2 * SECOND, NOW + 2 * SECOND)
     assert claim(state, fresh(4), OPTIONS, now_us=NOW + SECOND, batch=9, lease_id="x", auto_ack=False) is None
     assert taken(state, 4, now_us=NOW + 2 * SECOND).delivered == ((1, 2), (2, 1), (3, 1), (4, 1))
 
@@ -201,7 +201,7 @@ def test_an_extended_lease_is_not_yielded_any_more() -> None:
     state = taken(DeliveryState(0), 1, 2).state
     _, _, state = acknowledge(state, "lease", answers(FAILED, 1), OPTIONS, now_us=NOW)
     state = extended(state, now_us=NOW, seconds=60)
-    assert (state.yielded_us, due_us(state, NOW)) == (0, NOW + 60 * SECOND)
+    assert (state.yielded_us, due_us(state, OPTIONS, NOW)) == (0, NOW + 60 * SECOND)
     assert claim(state, fresh(), OPTIONS, now_us=NOW + 59 * SECOND, batch=9, lease_id="x", auto_ack=False) is None
     assert taken(state, now_us=NOW + 60 * SECOND).delivered == ((1, 2), (2, 2))
 

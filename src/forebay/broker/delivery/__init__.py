@@ -55,6 +55,7 @@ from forebay.broker.delivery.state import (
     decode_state,
     due_us,
     encode_state,
+    review_us,
     without_gone,
 )
 
@@ -84,5 +85,6 @@ __all__ = [
     "is_due",
     "is_held",
     "released",
+    "review_us",
     "without_gone",
 ]

@@ -15,6 +15,7 @@ from forebay.broker.delivery.state import (
     Pending,
     advanced,
     dead_letter,
+    is_early,
     without_lease,
 )
 from forebay.model.queue import QueueOptions
@@ -72,7 +73,7 @@ def claim(
     after: list[Pending] = []
     is_held_up = False
     for pending in state.pending:
-        is_held_up = is_held_up or (not pending.is_finished and _is_early(pending.not_before_us, options, now_us))
+        is_held_up = is_held_up or (not pending.is_finished and is_early(pending.not_before_us, options, now_us))
         if pending.is_finished or is_held_up or len(delivered) >= batch:
             after.append(pending)
         elif pending.attempts >= options.attempts_max:
@@ -133,12 +134,7 @@ def is_held(state: DeliveryState, options: QueueOptions, now_us: int) -> bool:
     """Whether a lease keeps everybody else away."""
     if not state.is_leased_at(now_us):
         return False
-    return not state.yielded_us or _is_early(state.yielded_us, options, now_us)
-
-
-def _is_early(not_before_us: int, options: QueueOptions, now_us: int) -> bool:
-    """Whether it is too early for the next attempt. A time further off than the delay is of a clock set back since."""
-    return now_us < not_before_us <= now_us + options.retry_delay_ms * 1000
+    return not state.yielded_us or is_early(state.yielded_us, options, now_us)
 
 
 def is_due(since_us: int, seconds: int, *, now_us: int) -> bool:

@@ -73,7 +73,7 @@ class Delivering(Contents):
 
     def _due_us(self, queue: StoredQueue, partition: StoredPartition, group: str, now_us: int) -> int:
         options, state = queue.info.options, queue.state(partition, group)
-        due_us = delivery.due_us(state, now_us)
+        due_us = delivery.due_us(state, options, now_us)
         if due_us is None:
             oldest = queue.waiting(partition, group)[0]
             due_us = oldest.created_us + options.delayed_processing_seconds * SECOND_US

@@ -256,7 +256,7 @@ class Popper:
     ) -> bool:
         """Put a partition where it belongs: asleep until its time, behind the others, or off the list (False)."""
         now_us = self._clock.now_us()
-        due_us = delivery.due_us(state, now_us)
+        due_us = delivery.due_us(state, self._queues.by_id[partition.queue_id].info.options, now_us)
         if due_us is not None and due_us > now_us:
             ready.put_to_sleep(partition.partition_id, due_us)
         elif visible_us:

@@ -112,7 +112,8 @@ class Claiming:
         state = delivery.without_gone(decided.claim.state, lambda seq: seq not in gone)
         if state is decided.claim.state:
             return decided
-        return decided._replace(claim=decided.claim._replace(state=state), due_us=delivery.due_us(state, self._now_us))
+        due = delivery.due_us(state, self._place.options, self._now_us)
+        return decided._replace(claim=decided.claim._replace(state=state), due_us=due)
 
     async def _write(self, claims: Sequence[_Decided]) -> None:
         burials = [
@@ -139,7 +140,7 @@ class Claiming:
         window = options.window_buffer_seconds
         if window and not delivery.is_due(one.newest_us, window, now_us=now_us):
             window_end_us = one.newest_us + window * SECOND_US
-            lease_end_us = delivery.due_us(one.state, now_us) if one.state.is_leased_at(now_us) else 0
+            lease_end_us = delivery.due_us(one.state, options, now_us) if one.state.is_leased_at(now_us) else 0
             return Claim((), (), one.state), max(lease_end_us or 0, window_end_us), []
         delay = options.delayed_processing_seconds
         state, dead = one.state, list[DeadLetter]()
@@ -147,7 +148,7 @@ class Claiming:
             ready = _first_visible(fresh, delay, now_us)
             claim = await self._decided(state, ready, left)
             if claim is None:
-                due = delivery.due_us(state, now_us)
+                due = delivery.due_us(state, options, now_us)
                 if due is None and len(ready.seqs) < len(fresh.seqs):
                     due = fresh.created_us[len(ready.seqs)] + delay * SECOND_US
                 return Claim((), (), state), due, dead
@@ -155,7 +156,7 @@ class Claiming:
             dead += claim.dead
             self._count_buried(claim.dead)
             if claim.taken or self._has_buried_enough():
-                return claim, delivery.due_us(state, now_us), dead
+                return claim, delivery.due_us(state, options, now_us), dead
             # Everything that was read is dead: the next may be alive. Without payloads, as most may be dead too.
             limit = max(left.batch, PIECE_MESSAGES_MIN)
             again = await self._read_fresh([one._replace(state=state)], limit, ANSWER_BYTES_MAX, is_whole=False)

@@ -24,6 +24,6 @@ async def delete(connection: Connection, queue_id: int, partition_id: int, seq: 
         before = read_state(column, cursor_seq)
         state = delivery.without_gone(before, lambda kept: kept != seq)
         if state is not before:
-            saved.append(Delivery(group_id, partition_id, state, delivery.due_us(state, time_us)))
+            saved.append(Delivery(group_id, partition_id, state, delivery.review_us(state, time_us)))
     await save(connection, saved, time_us)
     return True

@@ -80,5 +80,5 @@ async def _forget_pending(connection: Connection, partition_ids: list[int], now_
     saved = []
     for group_id, partition_id, column, cursor_seq, removed_seq in cast("list[tuple[Any, ...]]", found):
         state = without_removed(read_state(column, cursor_seq), removed_seq)
-        saved.append(Delivery(group_id, partition_id, state, delivery.due_us(state, now_us)))
+        saved.append(Delivery(group_id, partition_id, state, delivery.review_us(state, now_us)))
     await save(connection, saved, now_us)
