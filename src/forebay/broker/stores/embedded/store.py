@@ -127,11 +127,18 @@ class EmbeddedStore:
         return outcome.pushed
 
     async def pop(self, request: PopRequest) -> Popped:
-        makes_queue = request.subscription_mode != "all" and request.queue not in self._engine.queues.by_name
         popped = CUT_SHORT
         while popped is CUT_SHORT:  # in another cycle, so that others get their turn
-            popped = await self._call(lambda: self._engine.popper.pop(request), synced=makes_queue)
+            popped = await self._call(lambda: self._engine.popper.pop(request), synced=self._makes_group(request))
         return popped
+
+    def _makes_group(self, request: PopRequest) -> bool:
+        """Whether the pop decides where a group begins: what is pushed after its answer must be the group's."""
+        if request.subscription_mode == "all":
+            return False
+        queues = self._engine.queues
+        chosen = [queues.by_name.get(request.queue)] if request.queue else list(queues.by_id.values())
+        return any(queue is None or request.group not in queue.groups for queue in chosen)
 
     async def seconds_until_due(self, request: PopRequest) -> float | None:
         return await self._call(lambda: self._engine.popper.seconds_until_due(request))
@@ -284,9 +291,10 @@ class EmbeddedStore:
         await asyncio.to_thread(stages.write, stage_id, batches)
         try:
             return await self._call(lambda: stages.add(queue, name, staged), synced=True)
-        except Exception:
-            # Nothing was added. Of a call that was cancelled nobody knows, and its file stays.
-            stages.discard(stage_id)
+        except Exception as error:
+            # Of a call that was cancelled, or whose commit was not confirmed, the stage may be there: its file stays.
+            if not (isinstance(error, StoreUnavailable) and error.is_outcome_unknown):
+                stages.discard(stage_id)
             raise
 
     async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
