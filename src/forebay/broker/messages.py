@@ -35,8 +35,15 @@ class PushItem(msgspec.Struct, frozen=True, gc=False):
     task: str = ""
 
 
+FAILED, UNKNOWN = "failed", "unknown"
+"""Of a message of a request that was accepted in part: it was not stored; or that is not known."""
+
+
 class Pushed(msgspec.Struct, frozen=True, gc=False):
-    """`queued`: stored under `seq`. `duplicate`: `seq` is the message that was there before."""
+    """`queued`: stored under `seq`. `duplicate`: `seq` is the message that was there before.
+
+    Of a message that is `failed` or `unknown` the receipt is the reason.
+    """
 
     status: str
     seq: int

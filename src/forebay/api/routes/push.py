@@ -11,10 +11,9 @@ from forebay.api.parameters import Switch
 from forebay.api.routing import Needs, Route, Scope
 from forebay.api.run_answer import run_answer
 from forebay.api.service import Service
-from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.messages import FAILED, UNKNOWN, Pushed, PushItem
 from forebay.broker.push_run import PushedRun, PushRun
 
-FAILED = "failed"
 SUMMARY = Switch("summary", False, "Answer with a summary instead of one entry per message.")
 
 
@@ -47,7 +46,7 @@ def _read(text: bytes | memoryview) -> tuple[Sequence[PushItem], int, int | None
 
 
 def _summary(service: Service, pushed: Sequence[Pushed], *, is_qos0: bool) -> Answer:
-    accepted = [found for found in pushed if found.status != FAILED]
+    accepted = [found for found in pushed if found.status not in (FAILED, UNKNOWN)]
     receipts = {found.receipt for found in accepted}
     weakest = "buffer" if "buffer" in receipts else next(iter(receipts), None)
     is_complete = len(accepted) == len(pushed)
@@ -108,8 +107,8 @@ def _told_in_part(
     told: list[PushedItem | FailedItem] = []
     for index, (item, found) in enumerate(zip(items, pushed, strict=True)):
         ids, trace_id = item.transaction_id, item.trace_id or None
-        if found.status == FAILED:
-            told.append(FailedItem(index, ids, found.receipt))
+        if found.status in (FAILED, UNKNOWN):
+            told.append(FailedItem(index, ids, found.receipt, found.status == UNKNOWN))
         elif found.seq:
             told.append(_told_one(index, item, found))
         else:

@@ -111,6 +111,8 @@ async def show_queue(service: Service, request: Request) -> Answer:
 
 async def delete_queue(service: Service, request: Request) -> Answer:
     (name,) = request.path
+    if service.intake is not None:
+        await service.intake.wait_until_stored(name)
     was_there = await service.store.delete_queue(name)
     service.waiting.forget(name)
     return answered(QueueDeleted(was_there, name))
