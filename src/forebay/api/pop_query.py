@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from forebay.api.exchange import Request
 from forebay.api.parameters import Name, Switch, Text, Whole, time_us
-from forebay.api.problems import wrong
 from forebay.broker.messages import PopRequest
 from forebay.model.queue import DEFAULT_GROUP
 
@@ -30,8 +29,8 @@ AUTOPILOT = Switch("autopilot", False, "Let the server choose what is not given 
 MODE = Text(
     "subscriptionMode",
     "",
-    "Where a group that is new to the queue starts. Other than `all`, it makes a queue that is not there yet.",
-    words=("", "all", "new", "new-only", "from", "timestamp"),
+    "Where a group that is new to the queue starts. `new` or `new-only`: behind what is there now, and a queue that is "
+    "not there yet is made. Anything else, such as `from_beginning`: at the beginning, or at `subscriptionFrom`.",
 )
 FROM = Text("subscriptionFrom", "", "`now`, or the time from which a new group starts.")
 SHAPE = Text(
@@ -109,6 +108,4 @@ def _subscription(mode: str, start: str) -> tuple[str, int]:
         return "new", 0
     if start:
         return "from", time_us(start, FROM.name)
-    if mode in ("from", "timestamp"):
-        raise wrong(FROM.name, f"is needed when subscriptionMode is {mode}")
     return "all", 0

@@ -16,6 +16,7 @@ from forebay.broker.delivery import (
     Candidates,
     Claim,
     DeliveryState,
+    Lease,
     Pending,
     acknowledge,
     claim,
@@ -110,8 +111,8 @@ def test_without_dead_letters_a_message_that_used_up_its_attempts_is_dropped() -
     assert not dead[0].is_dropped, "who says dlq means it"
 
 
-@pytest.mark.parametrize("lease_id", ["", "other"])
-def test_a_foreign_lease_changes_nothing(lease_id: str) -> None:
+@pytest.mark.parametrize("lease_id", ["other", frozenset(("other",)), frozenset()])
+def test_a_foreign_lease_changes_nothing(lease_id: Lease) -> None:
     state = taken(DeliveryState(0), 1).state
     judged, dead, after = acknowledge(state, lease_id, answers(COMPLETED, 1), OPTIONS, now_us=NOW)
     assert (judged[0].error, dead, after) == (LEASE_INVALID, [], state)

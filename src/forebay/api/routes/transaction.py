@@ -44,14 +44,13 @@ def _refuse_what_is_not_there(body: TransactionBody) -> None:
 def _operations(body: TransactionBody) -> tuple[list[PushItem], list[Acknowledgement]]:
     pushes: list[PushItem] = []
     acknowledgements: list[Acknowledgement] = []
-    leases = body.required_leases or []
-    # An ack that does not name its lease can only be meant for the one that there is.
-    only_lease = leases[0] if len(leases) == 1 else None
+    # Queen's clients name the leases of all acks in one list: an ack without a lease of its own is under one of those.
+    leases = frozenset(body.required_leases or ()) or ""
     for index, operation in enumerate(body.operations):
         if isinstance(operation, PushOperation):
             pushes += push_items(operation.items, f"operations[{index}].items")
         else:
-            acknowledgements.append(acknowledgement(operation, None, only_lease))
+            acknowledgements.append(acknowledgement(operation, None, leases))
     if len(pushes) + len(acknowledgements) > ITEMS_MAX:
         raise wrong("operations", f"more than {ITEMS_MAX} pushes and acks together")
     return pushes, acknowledgements

@@ -14,7 +14,9 @@ The rules, and why:
 - *The cursor moves only over finished messages.* Acks may come in any order; what is finished out of order waits in
   `pending` and is not delivered again.
 - *Order is kept.* A message that waits for its retry holds up those behind it in its partition, and no others.
-- *Only the holder of the lease may answer.* An old or foreign token, or one whose time is over, changes nothing.
+- *Only the holder of the lease may answer.* An old or foreign token, or one whose time is over, changes nothing. An
+  answer without a token counts for the lease that is alive now: it is fenced by the lease's time alone, so a consumer
+  that lost its lease unnoticed may answer a message that is another consumer's by now.
 - *A failure gives the rest of its batch back.* Order is kept, so a consumer whose message failed can do little with
   those behind it, and most drop them. When an answer leaves a message that comes again while others of the lease are
   not answered, the lease is *yielded*: from the moment the failed message is due, the partition may be claimed again.
@@ -42,6 +44,7 @@ from forebay.broker.delivery.answering import (
     STATUSES,
     Answer,
     Answered,
+    Lease,
     acknowledge,
     completed,
     extended,
@@ -72,6 +75,7 @@ __all__ = [
     "Claim",
     "DeadLetter",
     "DeliveryState",
+    "Lease",
     "Pending",
     "Undelivered",
     "acknowledge",

@@ -34,16 +34,16 @@ class Answering:
     def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
         outcomes: dict[int, Acknowledged] = {}
         together = judged_together(acknowledgements)
-        for (wire_id, group, lease_id), places in together.items():
+        for (wire_id, group, lease), places in together.items():
             answers = [acknowledgements[place].answer for place in places]
-            judged = self._answer(wire_id, group, lease_id, answers)
+            judged = self._answer(wire_id, group, lease, answers)
             if len(together) == 1:
                 return judged
             outcomes |= zip(places, judged, strict=True)
         return [outcomes[place] for place in range(len(acknowledgements))]
 
     def _answer(
-        self, wire_id: str, group_name: str, lease_id: str, answers: Sequence[delivery.Answer]
+        self, wire_id: str, group_name: str, lease: delivery.Lease, answers: Sequence[delivery.Answer]
     ) -> list[Acknowledged]:
         found = self._found(wire_id, group_name)
         if found is None:
@@ -51,7 +51,7 @@ class Answering:
             return [Acknowledged(answered, "", "") for answered in refused]
         queue, group, partition, before = found
         answered, dead, state = delivery.acknowledge(
-            before, lease_id, answers, queue.info.options, now_us=self._clock.now_us()
+            before, lease, answers, queue.info.options, now_us=self._clock.now_us()
         )
         if state is not before:
             if dead:
