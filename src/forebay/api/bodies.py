@@ -119,6 +119,12 @@ class DeadLetterBody(Struct, rename="camel"):
     all: bool = False
 
 
+class ReplayBody(DeadLetterBody, rename="camel"):
+    """Which dead letters, and for whom: each for the group in which it died, or for every group."""
+
+    to_all_groups: bool = False
+
+
 class TraceBody(Struct, rename="camel"):
     transaction_id: _Name
     partition_id: _Name

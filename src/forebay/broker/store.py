@@ -140,9 +140,10 @@ class Store(Protocol):
     ) -> tuple[list[DeadMessage], int]:
         """Newest first, and how many there are in all. A page ends with the letter that reaches `bytes_max`."""
 
-    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
+    async def replay_dead_letters(self, wanted: DeadLetterFilter, *, to_all_groups: bool = False) -> int:
         """Push them again as new messages at the end of their partitions, and remove them from the dead letters.
 
+        Each is for the group alone in which it died (`delivery.addressing`); for every group if `to_all_groups`.
         In pieces, the oldest first: if one is refused, those before it stay replayed. Letters that are written
         meanwhile are left alone, also those of replayed messages that died again.
         """

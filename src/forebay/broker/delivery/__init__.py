@@ -30,10 +30,12 @@ The rules, and why:
 What the yield costs: a message that crashes its consumer after another one of the batch failed keeps its attempt that
 time. The other one has used one of its own, so this comes to an end.
 
-`claiming` is what a pop does, `answering` what comes after it, `state` what both have in common. Stores keep a state as
+`claiming` is what a pop does, `answering` what comes after it, `state` what both have in common, `addressing` which
+messages are for one group alone. Stores keep a state as
 the bytes of `encode_state`; nothing but this package looks inside.
 """
 
+from forebay.broker.delivery.addressing import GROUP_HEADER, addressed, for_others
 from forebay.broker.delivery.answering import (
     COMPLETED,
     DEAD,
@@ -50,7 +52,7 @@ from forebay.broker.delivery.answering import (
     extended,
     released,
 )
-from forebay.broker.delivery.claiming import Candidates, Claim, Undelivered, claim, is_due, is_held
+from forebay.broker.delivery.claiming import Candidates, Claim, Undelivered, claim, is_due, is_expired, is_held
 from forebay.broker.delivery.state import (
     DeadLetter,
     DeliveryState,
@@ -65,6 +67,7 @@ __all__ = [
     "COMPLETED",
     "DEAD",
     "FAILED",
+    "GROUP_HEADER",
     "LEASE_INVALID",
     "NOT_IN_LEASE",
     "RETRY",
@@ -79,13 +82,16 @@ __all__ = [
     "Pending",
     "Undelivered",
     "acknowledge",
+    "addressed",
     "claim",
     "completed",
     "decode_state",
     "due_us",
     "encode_state",
     "extended",
+    "for_others",
     "is_due",
+    "is_expired",
     "is_held",
     "released",
     "without_gone",

@@ -103,6 +103,11 @@ class Delivering(Contents):
             return []
         state = queue.state(partition, request.group)
         state = delivery.without_gone(state, partition.messages.__contains__)
+        if not delivery.is_held(state, options, now_us):
+            created = {m.seq: m.created_us for m in partition.messages.values()}
+            state = delivery.without_gone(
+                state, lambda seq: not delivery.is_expired(now_us - created.get(seq, now_us), options)
+            )
         fresh = [
             m
             for m in partition.messages.values()
@@ -115,6 +120,7 @@ class Delivering(Contents):
                 state,
                 columns_of(fresh),
                 options,
+                group=request.group,
                 now_us=now_us,
                 batch=batch,
                 lease_id=lease_id,

@@ -171,8 +171,9 @@ class EmbeddedStore:
     ) -> tuple[list[DeadMessage], int]:
         return await self._call(lambda: self._engine.letters.find(wanted, limit, offset, bytes_max))
 
-    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        return await self._piece_by_piece(partial(self._engine.transactions.replay_dead_letters, wanted))
+    async def replay_dead_letters(self, wanted: DeadLetterFilter, *, to_all_groups: bool = False) -> int:
+        replay = partial(self._engine.transactions.replay_dead_letters, wanted, to_all_groups)
+        return await self._piece_by_piece(replay)
 
     async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
         return await self._piece_by_piece(partial(self._engine.letters.purge, wanted))

@@ -27,12 +27,12 @@ async def apply(database: Database, now_us: int | None) -> int:
             await purge(database, queue_id)
             continue
         options = stored_options(column)
-        if options.retention_enabled and options.retention_seconds:
-            before_us = time_us - options.retention_seconds * SECOND_US
+        if options.kept_seconds:
+            before_us = time_us - options.kept_seconds * SECOND_US
             values: dict[str, object] = {"queue_id": queue_id, "before_us": before_us}
             removed += await _remove(database, "retention_remove_old", values, time_us)
-        if options.retention_enabled and options.completed_retention_seconds:
-            before_us = time_us - options.completed_retention_seconds * SECOND_US
+        if options.completed_kept_seconds:
+            before_us = time_us - options.completed_kept_seconds * SECOND_US
             removed += await _remove_finished(database, queue_id, before_us, time_us)
     return removed
 

@@ -250,8 +250,8 @@ class PostgresStore:
     ) -> tuple[list[DeadMessage], int]:
         return await dead_letters.page(self._database, wanted, limit, offset, bytes_max)
 
-    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        return await self._transactions.replay_dead_letters(wanted)
+    async def replay_dead_letters(self, wanted: DeadLetterFilter, *, to_all_groups: bool = False) -> int:
+        return await self._transactions.replay_dead_letters(wanted, to_all_groups)
 
     async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
         return await dead_letters.purge(self._database, wanted)
