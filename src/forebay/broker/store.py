@@ -171,6 +171,19 @@ class Store(Protocol):
         Its id is free again. Its traces and dead letters stay. False when it is not there.
         """
 
+    async def bury_message(self, partition_id: str, transaction_id: str, reason: str) -> int | None:
+        """Turn a message into dead letters, one for each group that has not finished it, and delete it.
+
+        Without any group, one for the default group. Returns how many; with 0 every group has finished the message,
+        and it stays. None when it is not there.
+        """
+
+    async def clear_queue(self, name: str, partition: str | None = None) -> int:
+        """Remove the messages that the queue, or one partition of it, holds now; returns how many.
+
+        Options, groups and dead letters stay. In pieces: others go on meanwhile, and what they push stays.
+        """
+
     # traces
 
     async def add_trace(self, event: TraceEvent) -> None: ...

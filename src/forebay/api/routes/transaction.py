@@ -7,7 +7,7 @@ from msgspec import UNSET
 from forebay.api.answers import TransactionAckResult, TransactionAnswer, TransactionPushResult, answered, message_id
 from forebay.api.bodies import ITEMS_MAX, PushOperation, TransactionBody, decoded, push_items
 from forebay.api.exchange import Answer, Request
-from forebay.api.problems import unavailable, wrong
+from forebay.api.problems import not_here, unavailable, wrong
 from forebay.api.routes.acknowledge import acknowledgement, note
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
@@ -38,7 +38,7 @@ def _refuse_what_is_not_there(body: TransactionBody) -> None:
     for name in ("kv", "timers"):
         value = getattr(body, name)
         if value is not UNSET and bytes(value) not in (b"null", b"[]"):
-            raise wrong(name, "is not supported; a transaction has pushes and acks")
+            raise not_here("is not known here; a transaction has pushes and acks", name)
 
 
 def _operations(body: TransactionBody) -> tuple[list[PushItem], list[Acknowledgement]]:
@@ -93,6 +93,6 @@ ROUTES = (
         Scope.WRITE,
         answers={200: TransactionAnswer},
         body=TransactionBody,
-        problems=(413, 415, 429, 503, 507),
+        problems=(413, 415, 429, 501, 503, 507),
     ),
 )

@@ -50,6 +50,7 @@ from forebay.broker.delivery.answering import (
     acknowledge,
     completed,
     extended,
+    open_attempts,
     released,
 )
 from forebay.broker.delivery.claiming import Candidates, Claim, Undelivered, claim, is_due, is_expired, is_held
@@ -93,6 +94,7 @@ __all__ = [
     "is_due",
     "is_expired",
     "is_held",
+    "open_attempts",
     "released",
     "without_gone",
 ]

@@ -142,6 +142,16 @@ def _yielded(state: DeliveryState, after: Sequence[Pending]) -> DeliveryState:
     return replace(state, pending=tuple(after), yielded_us=yielded_us)
 
 
+def open_attempts(state: DeliveryState, seq: int) -> int | None:
+    """How often a message was delivered that the group has not finished; None for one that it has."""
+    if seq <= state.cursor_seq:
+        return None
+    pending = next((pending for pending in state.pending if pending.seq == seq), None)
+    if pending is None:
+        return 0
+    return None if pending.is_finished else pending.attempts
+
+
 def completed(state: DeliveryState) -> tuple[int, DeliveryState]:
     """All that is under the lease finished, and how many messages that were; the caller knows that it is held."""
     held = [pending.is_leased for pending in state.pending].count(True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 
 from forebay.broker import delivery
-from forebay.broker.delivery import Answered, DeliveryState
-from forebay.broker.messages import Acknowledged, Acknowledgement, Completed, judged_together
+from forebay.broker.delivery import Answered, DeadLetter, DeliveryState
+from forebay.broker.messages import Acknowledged, Acknowledgement, Completed, Message, judged_together
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, Partition
@@ -15,6 +15,7 @@ from forebay.broker.stores.embedded.lease_rows import FreshLease
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.clock import Clock
+from forebay.model.queue import DEFAULT_GROUP
 
 _HELD = (
     f"SELECT {PARTITION_COLUMNS}, s.state, g.name FROM states s JOIN partitions p ON p.id = s.partition_id "
@@ -136,6 +137,24 @@ class Answering:
         for queue, group, partition, state in held:
             self.change(queue, group, partition, delivery.released(state))
         return bool(held)
+
+    def bury_for_all(self, message: Message, reason: str) -> int:
+        """Write a dead letter for each group that has not finished the message; returns how many."""
+        queue, partition_id = self._queues.of_wire_id(message.partition_id) or (None, 0)
+        if queue is None:
+            return 0
+        partition = self._popper.states.partition(partition_id)
+        groups = {
+            name: delivery.open_attempts(self._popper.states.state(group, partition), message.seq)
+            for name, group in queue.groups.items()
+        }
+        letters = 0
+        for name, attempts in (groups or {DEFAULT_GROUP: 0}).items():
+            if attempts is not None:
+                letter = DeadLetter(message.seq, attempts, reason)
+                self._popper.bury(queue, partition_id, name, [letter], {message.seq: message})
+                letters += 1
+        return letters
 
     def forget_deleted(self, queue: OpenQueue, partition_id: int) -> None:
         """A message of the partition was deleted: whoever holds or awaits it does so no longer."""

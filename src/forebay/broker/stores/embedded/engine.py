@@ -221,6 +221,15 @@ class Engine:
             self.answering.forget_deleted(*found)
         return found is not None
 
+    def bury_message(self, partition_id: str, transaction_id: str, reason: str) -> int | None:
+        message = self.overview.message(partition_id, transaction_id)
+        if message is None:
+            return None
+        letters = self.answering.bury_for_all(message, reason)
+        if letters:
+            self.delete_message(partition_id, transaction_id)
+        return letters
+
 
 def _do(item: Work) -> None:
     if isinstance(item.call, Request):

@@ -131,7 +131,22 @@ class Retention:
             return 0, True
         if self._index.tags.prune(queue):
             return 0, False
-        spans = self._spans(queue)
+        return self._removed(queue, self._spans(queue))
+
+    def clear(self, queue_id: int, partition: str | None, last_seq: int) -> tuple[int, bool]:
+        """Remove some of all that the queue, or one partition, holds up to a seq; returns as `apply` does."""
+        queue = self._queues.by_id.get(queue_id)
+        if queue is None:
+            return 0, True
+        chosen = [front for front in self._fronts(queue) if partition in (None, front.partition)]
+        spans = {
+            front.number: _Span(front.partition, front.first_seq, last_seq)
+            for front in chosen
+            if front.first_seq <= last_seq
+        }
+        return self._removed(queue, spans)
+
+    def _removed(self, queue: OpenQueue, spans: Mapping[int, _Span]) -> tuple[int, bool]:
         if not spans:
             return 0, True
         walk = _Walk(spans, self._deleted(queue))

@@ -16,6 +16,7 @@ from forebay.broker.stores.postgres.purging import PIECE_BYTES_MAX, PIECE_ROWS_M
 from forebay.broker.stores.postgres.queries import query
 
 SECOND_US = 1_000_000
+NEVER_US = (1 << 63) - 1
 
 
 async def apply(database: Database, now_us: int | None) -> int:
@@ -50,6 +51,21 @@ async def _remove_finished(database: Database, queue_id: int, before_us: int, no
             fronts = {**values, "partition_ids": partition_ids, "seqs": seqs}
             removed += await _remove(database, "retention_remove_finished", fronts, now_us)
         after = last
+
+
+async def clear(database: Database, queue_id: int, partition: str | None, now_us: int | None) -> int:
+    """Remove all that a queue, or one partition of it, holds now; returns how many messages."""
+    values: dict[str, object] = {"queue_id": queue_id, "partition": partition, "now_us": now_us}
+    removed, after = 0, ""
+    while True:
+        asked = {**values, "after": after}
+        found = cast("list[tuple[str, int, int, int]]", await database.ask(query("clear_find_partitions"), asked))
+        if not found:
+            return removed
+        names, partition_ids, seqs, times = zip(*found, strict=True)
+        fronts: dict[str, object] = {"queue_id": queue_id, "partition_ids": list(partition_ids), "seqs": list(seqs)}
+        removed += await _remove(database, "retention_remove_finished", {**fronts, "before_us": NEVER_US}, times[0])
+        after = names[-1]
 
 
 async def _remove(database: Database, name: str, values: dict[str, object], now_us: int) -> int:
