@@ -89,7 +89,7 @@ async def test_answer_after_the_lease_ended_changes_nothing(store: Store, clock:
     assert ids(await take(store)) == ["a"]
 
 
-@pytest.mark.parametrize("lease_id", ["", "nobody's", "00000000-0000-0000-0000-000000000000"])
+@pytest.mark.parametrize("lease_id", ["nobody's", "00000000-0000-0000-0000-000000000000"])
 async def test_answer_with_a_foreign_lease_changes_nothing(store: Store, lease_id: str) -> None:
     await push(store, "a", "b")
     popped = await take(store)
@@ -319,3 +319,36 @@ async def test_clock_that_was_ahead_puts_no_partition_to_sleep(
     assert await taken_ids(store, 1) == ["b"]
     assert await taken_ids(store, 1) == ["c"]
     await store.close()
+
+
+async def test_answer_without_a_lease_counts_while_its_group_holds_the_message(store: Store, clock: FakeClock) -> None:
+    await configure(store, QueueOptions(lease_seconds=30))
+    await push(store, "a", "b")
+    popped = await take(store, 1)
+    [message] = popped.messages
+
+    async def refusal(group: str = DEFAULT_GROUP) -> str:
+        [outcome] = await store.acknowledge([answer(popped, message, lease_id="", group=group)])
+        return outcome.answered.error
+
+    assert await refusal("other") == "Invalid or expired lease", "the message is not leased to that group"
+    assert await refusal() == "", "it is leased to this one"
+    assert await refusal() == "Invalid or expired lease", "it was answered, and the lease is over"
+    again = await take(store)
+    assert ids(again) == ["b"]
+    clock.advance(30)
+    [outcome] = await store.acknowledge([answer(again, again.messages[0], lease_id="")])
+    assert outcome.answered.error == "Invalid or expired lease", "the lease has ended by itself"
+    assert ids(await take(store)) == ["b"]
+
+
+async def test_answer_with_several_leases_counts_if_one_of_them_is_the_partitions(store: Store) -> None:
+    await store.push([item("a", "p1"), item("b", "p2"), item("c", "p1")])
+    first, second = await take(store, 1, partition="p1"), await take(store, 1, partition="p2")
+    neither = answer(first, first.messages[0], lease_id=frozenset(("x", second.lease_id)))
+    [outcome] = await store.acknowledge([neither])
+    assert outcome.answered.error == "Invalid or expired lease"
+    both = frozenset((first.lease_id, second.lease_id))
+    answers = [answer(popped, popped.messages[0], lease_id=both) for popped in (first, second)]
+    assert [one.answered.is_accepted for one in await store.acknowledge(answers)] == [True, True]
+    assert await taken_ids(store) == ["c"]

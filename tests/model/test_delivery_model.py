@@ -73,6 +73,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             self.state,
             self.fresh(),
             self.options,
+            group="g",
             now_us=self.now_us,
             batch=batch,
             lease_id=name,
@@ -235,7 +236,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             return
         last_us = due_us - 1 if due_us is not None else self.now_us + 10**12
         early = delivery.claim(
-            self.state, Candidates(), self.options, now_us=last_us, batch=1, lease_id="early", auto_ack=False
+            self.state, Candidates(), self.options, now_us=last_us, batch=1, lease_id="early", auto_ack=False, group="g"
         )
         assert early is None
 

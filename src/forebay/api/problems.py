@@ -46,6 +46,7 @@ TITLES = {
     429: "Queue full",
     431: "Head too large",
     500: "A bug in Forebay",
+    501: "Not here",
     503: "Not now",
     507: "Disk full",
 }
@@ -118,6 +119,11 @@ def wrong(field: str | None, detail: str) -> Problem:
 
 def not_found(what: str) -> Problem:
     return Problem(404, what, code="not_found")
+
+
+def not_here(detail: str, field: str | None = None) -> Problem:
+    """501: something that Queen does and Forebay does not."""
+    return Problem(501, detail, code="not_here", field=field)
 
 
 def unavailable(detail: str, code: str) -> Problem:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from forebay.broker.delivery import Answer, Answered
+from forebay.broker.delivery import Answer, Answered, Lease
 from forebay.model.queue import DEFAULT_GROUP
 
 ANSWER_BYTES_MAX = 64 << 20
@@ -101,7 +101,7 @@ class Popped(NamedTuple):
 class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     partition_id: str
     group: str
-    lease_id: str
+    lease: Lease
     answer: Answer
 
 
@@ -111,12 +111,12 @@ class Acknowledged(msgspec.Struct, frozen=True, gc=False):
     partition: str
 
 
-def judged_together(acknowledgements: Sequence[Acknowledgement]) -> dict[tuple[str, str, str], list[int]]:
+def judged_together(acknowledgements: Sequence[Acknowledgement]) -> dict[tuple[str, str, Lease], list[int]]:
     """Partition, group and lease, each with the places of the answers for it: those are judged in one step."""
-    keys = [(one.partition_id, one.group, one.lease_id) for one in acknowledgements]
+    keys = [(one.partition_id, one.group, one.lease) for one in acknowledgements]
     if keys and keys.count(keys[0]) == len(keys):
         return {keys[0]: list(range(len(keys)))}
-    together: dict[tuple[str, str, str], list[int]] = {}
+    together: dict[tuple[str, str, Lease], list[int]] = {}
     for place, key in enumerate(keys):
         together.setdefault(key, []).append(place)
     return together

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Raw, Struct
 
 from forebay.api.answers import Pagination, answered, data_of, iso, message_id
-from forebay.api.bodies import DeadLetterBody, decoded
+from forebay.api.bodies import DeadLetterBody, ReplayBody, decoded
 from forebay.api.exchange import Answer, Request
 from forebay.api.parameters import LIMIT, OFFSET, Moment, Name, Switch, time_us
 from forebay.api.problems import unavailable, wrong
@@ -90,8 +90,7 @@ def _by_query(request: Request) -> DeadLetterFilter:
     )
 
 
-async def _by_body(request: Request) -> DeadLetterFilter:
-    body = decoded(DeadLetterBody, await request.body())
+def _by_body(body: DeadLetterBody) -> DeadLetterFilter:
     wanted = DeadLetterFilter(
         queue=body.queue,
         group=body.consumer_group,
@@ -118,15 +117,18 @@ async def list_dead_letters(service: Service, request: Request) -> Answer:
 
 
 async def replay(service: Service, request: Request) -> Answer:
-    """Push them again as new messages at the end of their partitions."""
-    wanted = await _by_body(request)
+    """Push them again as new messages at the end of their partitions, each for the group in which it died."""
+    body = decoded(ReplayBody, await request.body())
+    wanted = _by_body(body)
     if service.is_push_paused:
         raise unavailable("push maintenance is on", "maintenance")
-    return answered(Replayed(True, await service.store.replay_dead_letters(wanted)))
+    replayed = await service.store.replay_dead_letters(wanted, to_all_groups=body.to_all_groups)
+    return answered(Replayed(True, replayed))
 
 
 async def purge(service: Service, request: Request) -> Answer:
-    return answered(Purged(True, await service.store.purge_dead_letters(await _by_body(request))))
+    wanted = _by_body(decoded(DeadLetterBody, await request.body()))
+    return answered(Purged(True, await service.store.purge_dead_letters(wanted)))
 
 
 async def delete_dead_letters(service: Service, request: Request) -> Answer:
@@ -159,10 +161,11 @@ ROUTES = (
         "POST",
         "/api/v1/dlq/replay",
         replay,
-        "Push dead letters again as new messages, piece by piece: if one is refused, those before it stay pushed.",
+        "Push dead letters again as new messages, each for the group in which it died, or with `toAllGroups` for every "
+        "group. Piece by piece: if one is refused, those before it stay pushed.",
         Scope.WRITE,
         answers={200: Replayed},
-        body=DeadLetterBody,
+        body=ReplayBody,
         problems=(413, 415, 429, 503, 507),
     ),
     Route(

@@ -133,7 +133,7 @@ ROUTES = (
         Scope.WRITE,
         answers=_ANSWERS,
         query=QUERY,
-        problems=(503,),
+        problems=(501, 503),
         changes=True,
     ),
     Route(
@@ -144,7 +144,7 @@ ROUTES = (
         Scope.WRITE,
         answers=_ANSWERS,
         query=QUERY,
-        problems=(503,),
+        problems=(501, 503),
         changes=True,
     ),
     Route(
@@ -155,7 +155,7 @@ ROUTES = (
         Scope.WRITE,
         answers=_ANSWERS,
         query=(NAMESPACE, TASK, *QUERY),
-        problems=(503,),
+        problems=(501, 503),
         changes=True,
     ),
 )

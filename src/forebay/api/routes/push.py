@@ -144,7 +144,7 @@ ROUTES = (
         answers={201: list[PushedItem] | PushSummary},
         body=PushBody,
         query=(SUMMARY,),
-        problems=(413, 415, 429, 503, 507),
+        problems=(413, 415, 429, 501, 503, 507),
         needs=Needs.RECOVERY,
     ),
 )

@@ -70,8 +70,8 @@ class DeadLetter(NamedTuple):
 
 
 def dead_letter(pending: Pending, reason: str, options: QueueOptions, *, always_kept: bool = False) -> DeadLetter:
-    is_dropped = not (always_kept or options.dlq_after_max_retries)
-    return DeadLetter(pending.seq, pending.attempts, reason, is_dropped)
+    is_kept = options.dead_letter_queue and (always_kept or options.dlq_after_max_retries)
+    return DeadLetter(pending.seq, pending.attempts, reason, is_dropped=not is_kept)
 
 
 def without_lease(state: DeliveryState, pending: Sequence[Pending]) -> DeliveryState:

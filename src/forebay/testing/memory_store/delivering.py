@@ -103,6 +103,11 @@ class Delivering(Contents):
             return []
         state = queue.state(partition, request.group)
         state = delivery.without_gone(state, partition.messages.__contains__)
+        if not delivery.is_held(state, options, now_us):
+            created = {m.seq: m.created_us for m in partition.messages.values()}
+            state = delivery.without_gone(
+                state, lambda seq: not delivery.is_expired(now_us - created.get(seq, now_us), options)
+            )
         fresh = [
             m
             for m in partition.messages.values()
@@ -115,6 +120,7 @@ class Delivering(Contents):
                 state,
                 columns_of(fresh),
                 options,
+                group=request.group,
                 now_us=now_us,
                 batch=batch,
                 lease_id=lease_id,
@@ -137,13 +143,13 @@ class Delivering(Contents):
 
     def _acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
         outcomes: dict[int, Acknowledged] = {}
-        for (partition_id, group, lease_id), places in judged_together(acknowledgements).items():
+        for (partition_id, group, lease), places in judged_together(acknowledgements).items():
             answers = [acknowledgements[place].answer for place in places]
-            outcomes |= zip(places, self._judge(partition_id, group, lease_id, answers), strict=True)
+            outcomes |= zip(places, self._judge(partition_id, group, lease, answers), strict=True)
         return [outcomes[place] for place in range(len(acknowledgements))]
 
     def _judge(
-        self, partition_id: str, group: str, lease_id: str, answers: Sequence[delivery.Answer]
+        self, partition_id: str, group: str, lease: delivery.Lease, answers: Sequence[delivery.Answer]
     ) -> list[Acknowledged]:
         found = self._partition_of(partition_id)
         if found is None or group not in found[0].groups:
@@ -151,7 +157,7 @@ class Delivering(Contents):
             return [Acknowledged(answered, "", "") for answered in refused]
         queue, partition = found
         answered, dead, state = delivery.acknowledge(
-            queue.state(partition, group), lease_id, answers, queue.info.options, now_us=self._clock.now_us()
+            queue.state(partition, group), lease, answers, queue.info.options, now_us=self._clock.now_us()
         )
         partition.states[group] = state
         self._bury(partition, group, dead)

@@ -242,6 +242,15 @@ class Engine:
             self.answering.forget_deleted(*found)
         return found is not None
 
+    def bury_message(self, partition_id: str, transaction_id: str, reason: str) -> int | None:
+        message = self.overview.message(partition_id, transaction_id)
+        if message is None:
+            return None
+        letters = self.answering.bury_for_all(message, reason)
+        if letters:
+            self.delete_message(partition_id, transaction_id)
+        return letters
+
 
 def _as_refusal(error: BaseException, *, is_outcome_unknown: bool) -> BaseException:
     """As a fault of the server's, whatever it is: a client must not take it for its own, and for final."""

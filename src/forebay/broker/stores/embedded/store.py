@@ -178,8 +178,9 @@ class EmbeddedStore:
     ) -> tuple[list[DeadMessage], int]:
         return await self._call(lambda: self._engine.letters.find(wanted, limit, offset, bytes_max))
 
-    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        return await self._piece_by_piece(partial(self._engine.transactions.replay_dead_letters, wanted))
+    async def replay_dead_letters(self, wanted: DeadLetterFilter, *, to_all_groups: bool = False) -> int:
+        replay = partial(self._engine.transactions.replay_dead_letters, wanted, to_all_groups)
+        return await self._piece_by_piece(replay)
 
     async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
         return await self._piece_by_piece(partial(self._engine.letters.purge, wanted))
@@ -214,6 +215,14 @@ class EmbeddedStore:
     async def delete_message(self, partition_id: str, transaction_id: str) -> bool:
         return await self._call(lambda: self._engine.delete_message(partition_id, transaction_id), synced=True)
 
+    async def bury_message(self, partition_id: str, transaction_id: str, reason: str) -> int | None:
+        return await self._call(lambda: self._engine.bury_message(partition_id, transaction_id, reason), synced=True)
+
+    async def clear_queue(self, name: str, partition: str | None = None) -> int:
+        place = await self._readable(name)
+        last_seq = place.next_seq - 1
+        return await self._in_turns(partial(self._engine.retention.clear, place.queue_id, partition, last_seq))
+
     async def add_trace(self, event: TraceEvent) -> None:
         await self._call(lambda: self._engine.traces.add(event))
 
@@ -246,10 +255,15 @@ class EmbeddedStore:
     async def apply_retention(self) -> int:
         retention, total = self._engine.retention, 0
         for queue_id in await self._call(retention.queues):
-            is_all = False
-            while not is_all:
-                removed, is_all = await self._call(partial(retention.apply, queue_id), synced=True)
-                total += removed
+            total += await self._in_turns(partial(retention.apply, queue_id))
+        return total
+
+    async def _in_turns(self, step: Callable[[], tuple[int, bool]]) -> int:
+        """Do a step of a removal again and again, until it says that that was all; returns how many were removed."""
+        total, is_all = 0, False
+        while not is_all:
+            removed, is_all = await self._call(step, synced=True)
+            total += removed
         return total
 
     # --- Arrow ---

@@ -100,19 +100,19 @@ def _judge_all(
 ) -> list[Acknowledged]:
     """All answers under one lease to one partition are judged together: judging copies the state."""
     judged: dict[int, Acknowledged] = {}
-    for (partition_id, group, lease_id), places in judged_together(acknowledgements).items():
+    for (partition_id, group, lease), places in judged_together(acknowledgements).items():
         number = partition_number(partition_id)
         one = None if number is None else locked.get((number, group))
         answers = [acknowledgements[place].answer for place in places]
-        judged |= zip(places, _judge(one, lease_id, answers, time_us), strict=True)
+        judged |= zip(places, _judge(one, lease, answers, time_us), strict=True)
     return [judged[place] for place in range(len(acknowledgements))]
 
 
-def _judge(one: _Locked | None, lease_id: str, answers: list[Answer], time_us: int) -> list[Acknowledged]:
+def _judge(one: _Locked | None, lease: delivery.Lease, answers: list[Answer], time_us: int) -> list[Acknowledged]:
     if one is None:
         refused = [Answered(answer.transaction_id, False, delivery.LEASE_INVALID) for answer in answers]
         return [Acknowledged(answered, "", "") for answered in refused]
-    judged, dead, one.state = delivery.acknowledge(one.state, lease_id, answers, one.options, now_us=time_us)
+    judged, dead, one.state = delivery.acknowledge(one.state, lease, answers, one.options, now_us=time_us)
     one.is_changed = one.is_changed or any(answered.is_accepted for answered in judged)
     one.dropped += sum(letter.is_dropped for letter in dead)
     one.burials += [Burial(one.partition_id, one.group, letter) for letter in dead]
