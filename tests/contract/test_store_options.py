@@ -9,7 +9,7 @@ from msgspec import structs
 
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD, FAILED
-from forebay.broker.encryption import Cipher
+from forebay.broker.encryption import Address, Cipher
 from forebay.broker.messages import PopRequest
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.store import Store
@@ -242,7 +242,7 @@ async def test_one_pop_of_a_namespace_may_lease_partitions_of_several_queues(sto
 
 async def test_encrypted_queue_takes_no_payload_in_clear(store: Store) -> None:
     await configure(store, QueueOptions(encryption_enabled=True))
-    sealed = Cipher(bytes(32)).seal(b"{}", "orders")
+    sealed = Cipher(bytes(32)).seal(b"{}", Address("orders", "Default", "x"))
     with pytest.raises(PayloadInClear):
         await push(store, "clear")
     with pytest.raises(PayloadInClear):

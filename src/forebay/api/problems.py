@@ -22,6 +22,7 @@ from forebay.errors import (
     InvariantBroken,
     LogClosed,
     PayloadInClear,
+    PayloadSealed,
     QueueFull,
     RangeGone,
     StageUnknown,
@@ -64,6 +65,7 @@ STATUSES: tuple[tuple[type[ForebayError], int, str], ...] = (
     (StoreUnavailable, 503, "store_unavailable"),
     (LogClosed, 503, "stopping"),
     (PayloadInClear, 503, "no_key"),
+    (PayloadSealed, 503, "no_key"),
     (InvariantBroken, 500, "bug"),
     (Transient, 503, "try_again"),
 )

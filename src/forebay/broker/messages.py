@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -67,6 +67,8 @@ class PopRequest(NamedTuple):
     subscription_from_us: int = 0
     bytes_max: int = ANSWER_BYTES_MAX
     """Of payloads; the message that reaches it is the last one."""
+    check: Callable[[Sequence[Message]], None] | None = None
+    """Is shown what the pop is about to claim. If it raises, so does the pop, and nothing is claimed."""
 
     def after(self, messages: int, size_bytes: int) -> PopRequest:
         """What is left of it when so much was taken."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from forebay.broker import delivery
-from forebay.broker.delivery import Answered
+from forebay.broker.delivery import Answered, DeliveryState
 from forebay.broker.message_columns import columns_of
 from forebay.broker.messages import (
     Acknowledged,
@@ -35,11 +35,18 @@ class Delivering(Contents):
         lease_id = str(uuid.uuid4())
         messages: list[Message] = []
         claimed = 0
+        before: list[tuple[StoredPartition, DeliveryState]] = []
         for queue, partition in self._places(request):
             left = request.after(len(messages), sum(len(m.payload) for m in messages))
             if claimed >= request.partitions or left.batch <= 0 or left.bytes_max <= 0:
                 break
-            found = self._claim(queue, partition, left, lease_id)
+            before.append((partition, queue.state(partition, request.group)))
+            try:
+                found = self._claim(queue, partition, left, lease_id)
+            except Exception:
+                for other, state in before:
+                    other.states[request.group] = state
+                raise
             messages += found
             claimed += bool(found)
         return Popped(lease_id if messages and not request.auto_ack else "", messages, claimed)
@@ -132,9 +139,12 @@ class Delivering(Contents):
             return []
         fitting = count_within((len(partition.messages[p.seq].payload) for p in taken.taken), request.bytes_max)
         taken = claim(fitting) or taken if fitting < len(taken.taken) else taken
+        messages = [replace(partition.messages[seq], attempts=attempts) for seq, attempts in taken.delivered]
+        if request.check is not None:
+            request.check(messages)
         partition.states[request.group] = taken.state
         self._bury(partition, request.group, taken.dead)
-        return [replace(partition.messages[seq], attempts=attempts) for seq, attempts in taken.delivered]
+        return messages
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
         acknowledged = self._acknowledge(acknowledgements)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from math import inf
 from typing import Any
@@ -13,6 +12,7 @@ from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.clock import Clock
+from forebay.model.ids import replay_id
 from forebay.model.message import PAYLOAD_IS_BINARY
 
 _COLUMNS = (
@@ -103,7 +103,7 @@ class DeadLetters:
                 queue=message.queue,
                 partition=message.partition,
                 payload=message.payload,
-                transaction_id=str(uuid.uuid4()),
+                transaction_id=replay_id(message.transaction_id),
                 is_minted=True,
                 trace_id=message.trace_id,
                 headers=addressed(message.headers, None if to_all_groups else letter.group),

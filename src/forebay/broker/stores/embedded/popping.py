@@ -174,6 +174,8 @@ class Popper:
                 bytes_max=request.bytes_max,
                 delay=options.delayed_processing_seconds,
             )
+            if request.check is not None:
+                request.check(fresh)
             is_short = not request.auto_ack and not buried and not any(fresh.headers)
             short = None if not is_short else lease_rows.leased(state, fresh.seqs, options, now_us, lease_id)
             if short is not None:
@@ -184,6 +186,8 @@ class Popper:
             if taken is None:
                 self.rest(ready, partition, state, due_us)
                 return None
+            if known and request.check is not None:
+                request.check([known[seq] for seq, _ in taken.delivered])
             self.states.save(group, partition_id, taken.state)
             if not known:
                 # All of it is new, so it is what was fetched, as it was fetched.

@@ -102,9 +102,11 @@ class Claiming:
             left = left.after(len(claim.taken), sum(self._sizes.get(pending.seq, 0) for pending in claim.taken))
         await self._read_contents([seq for _, seq, _ in delivered if seq not in self._contents])
         gone = {seq for _, seq, _ in delivered if seq not in self._contents}
+        messages = [self._message(*found) for found in delivered if found[1] not in gone]
+        if self._request.check is not None:
+            self._request.check(messages)
         await self._write([self._without(decided, gone) for decided in claims] if gone else claims)
         claimed = sum(any(seq not in gone for seq, _ in decided.claim.delivered) for decided in claims)
-        messages = [self._message(*found) for found in delivered if found[1] not in gone]
         return Claimed(claimed, messages, self._has_buried_enough())
 
     def _without(self, decided: _Decided, gone: set[int]) -> _Decided:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any, NamedTuple, cast
 
 from forebay.broker.delivery import addressed
@@ -11,6 +10,7 @@ from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.postgres.connections import Connection, Database, rows
 from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.queries import query
+from forebay.model.ids import replay_id
 
 PIECE_LETTERS_MAX = 500
 """Removed or pushed again in one transaction."""
@@ -41,6 +41,7 @@ class Letter(NamedTuple):
     queue: str
     partition: str
     group: str
+    transaction_id: str
     payload: bytes | None
     trace_id: str
     headers: bytes
@@ -52,7 +53,7 @@ class Letter(NamedTuple):
             queue=self.queue,
             partition=self.partition,
             payload=self.payload or b"",
-            transaction_id=str(uuid.uuid4()),
+            transaction_id=replay_id(self.transaction_id),
             is_minted=True,
             trace_id=self.trace_id,
             headers=addressed(self.headers, None if to_all_groups else self.group),
