@@ -159,6 +159,15 @@ class Request:
         if self.memory is not None:
             self.taken_bytes = await self.memory.take(size)
 
+    async def take_more(self, size: int) -> None:
+        """Memory for what the body is made into, until the request is answered.
+
+        All is taken anew: a request that holds some and waits for more could wait for another that does the same.
+        """
+        held_bytes = self.taken_bytes
+        self._hold(0)
+        await self._take(held_bytes + size)
+
     def _hold(self, size: int) -> None:
         """No more and no less than that."""
         if self.memory is not None:

@@ -26,6 +26,8 @@ from forebay.model.queue import NAME_CHARACTERS_MAX
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 STAGES_MAX = 100_000
+DECODED_BODIES_MAX = 4
+"""Staged rows may be as large as so many of the largest bodies once they are decoded: each row gets an id, too."""
 JOINED_BYTES_MAX = 64 * 1024
 """A first batch up to this size is sent in one piece with the schema; copying a larger one costs more than it saves."""
 
@@ -162,13 +164,11 @@ async def stage_rows(service: Service, request: Request) -> Answer:
     body = await request.body()
     _check_not_paused(service)
     stage_id = new_stage_id()
+    bytes_max = DECODED_BODIES_MAX * service.limits.body_bytes_max
     try:
+        await request.take_more(await asyncio.to_thread(incoming.memory_bytes, body, bytes_max))
         batches = await asyncio.to_thread(
-            incoming.accepted,
-            body,
-            stage_id,
-            payload_bytes_max=PAYLOAD_BYTES_MAX,
-            bytes_max=2 * service.limits.body_bytes_max,
+            incoming.accepted, body, stage_id, payload_bytes_max=PAYLOAD_BYTES_MAX, bytes_max=bytes_max
         )
     except ArrowRefused as refused:
         if refused.is_too_large:

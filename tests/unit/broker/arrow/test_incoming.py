@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import struct
 from contextlib import suppress
 
 import pyarrow as pa
@@ -13,12 +14,12 @@ from hypothesis import strategies as st
 
 from fixtures.arrow_steps import ipc
 from forebay.broker.arrow import staged_rows
-from forebay.broker.arrow.incoming import ArrowRefused, accepted
+from forebay.broker.arrow.incoming import ArrowRefused, accepted, memory_bytes
 from forebay.broker.arrow.staged_rows import STAGED_SCHEMA, new_stage_id
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED
 
 
-def taken(body: bytes, *, payload_bytes_max: int = 1000, bytes_max: int = 1 << 20) -> pa.Table:
+def taken(body: bytes, *, payload_bytes_max: int = 1000, bytes_max: int = 1 << 22) -> pa.Table:
     batches = accepted(body, new_stage_id(), payload_bytes_max=payload_bytes_max, bytes_max=bytes_max)
     return pa.Table.from_batches(batches, STAGED_SCHEMA)
 
@@ -106,6 +107,76 @@ def test_payload_over_its_limit_and_rows_over_theirs_are_too_large() -> None:
     assert (refused.value.column, refused.value.is_too_large) == ("payload", True)
     with pytest.raises(ArrowRefused) as refused:
         taken(ipc({"payload": ["1" * 900] * 100}), bytes_max=10_000)
+    assert refused.value.is_too_large
+
+
+LONG = b"1" * 1000
+REPEATED = {
+    "dictionary": pa.DictionaryArray.from_arrays(pa.array([0] * 10_000, pa.int32()), pa.array([LONG])),
+    "views": pa.Array.from_buffers(
+        pa.binary_view(),
+        10_000,
+        [None, pa.py_buffer(struct.pack("<i4sii", 1000, LONG[:4], 0, 0) * 10_000), pa.py_buffer(LONG)],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", REPEATED)
+def test_value_that_is_repeated_counts_as_often_as_it_is(form: str) -> None:
+    body = ipc({"payload": REPEATED[form]})
+    assert len(body) < 200_000
+    usual = pa.default_memory_pool()
+    measured = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(measured)
+    try:
+        with pytest.raises(ArrowRefused) as refused:
+            taken(body, bytes_max=5_000_000)
+    finally:
+        pa.set_memory_pool(usual)
+    assert refused.value.is_too_large
+    assert (measured.max_memory() or 0) < 1_000_000
+    assert memory_bytes(body, 5_000_000) == 5_000_000
+    assert taken(body, bytes_max=11_000_000).num_rows == 10_000
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("form", ["plain", "dictionary"])
+def test_compressed_rows_are_refused_by_what_they_become_before_they_are_decompressed(codec: str, form: str) -> None:
+    payloads = pa.array([b"1" * 1_000_000] * 20, pa.binary())
+    body = ipc(
+        {"payload": payloads if form == "plain" else payloads.dictionary_encode()},
+        options=pa.ipc.IpcWriteOptions(compression=codec),
+    )
+    assert len(body) < 100_000
+    with pytest.raises(ArrowRefused) as refused:
+        taken(body, payload_bytes_max=1_000_000, bytes_max=10_000_000 if form == "plain" else 900_000)
+    assert refused.value.is_too_large
+    assert taken(body, payload_bytes_max=1_000_000, bytes_max=30_000_000).num_rows == 20
+
+
+def test_length_that_a_compressed_buffer_claims_is_refused_and_not_allocated() -> None:
+    body = bytearray(ipc({"payload": [LONG] * 50}, options=pa.ipc.IpcWriteOptions(compression="zstd")))
+    place = body.index((50 * len(LONG)).to_bytes(8, "little"))
+    body[place : place + 8] = (1 << 60).to_bytes(8, "little")
+    with pytest.raises(ArrowRefused) as refused:
+        taken(bytes(body))
+    assert refused.value.is_too_large
+
+
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_memory_is_reckoned_from_what_the_batches_say(codec: str | None) -> None:
+    table = pa.table({"payload": [LONG] * 200, "partition": ["a"] * 200})
+    needed = memory_bytes(ipc(table, options=pa.ipc.IpcWriteOptions(compression=codec)), 1 << 22)
+    decoded = sum(
+        batch.nbytes for batch in accepted(ipc(table), new_stage_id(), payload_bytes_max=1000, bytes_max=1 << 22)
+    )
+    assert decoded <= needed < 1.5 * decoded
+
+
+def test_rows_without_values_count_for_what_they_become() -> None:
+    body = ipc({"payload": pa.array([b""] * 100_000, pa.binary())})
+    with pytest.raises(ArrowRefused) as refused:
+        taken(body, bytes_max=2_000_000)
     assert refused.value.is_too_large
 
 
