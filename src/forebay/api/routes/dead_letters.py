@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
+from forebay.api.answer_sizes import room_for_page
 from forebay.api.answers import Pagination, answered, data_of, iso, message_id
 from forebay.api.bodies import DeadLetterBody, decoded
 from forebay.api.exchange import Answer, Request
@@ -112,8 +113,9 @@ def _deliberate(wanted: DeadLetterFilter, *, is_all: bool) -> DeadLetterFilter:
 
 async def list_dead_letters(service: Service, request: Request) -> Answer:
     limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
-    bytes_max = service.memory.answer_bytes_max
-    found, total = await service.store.dead_letters(_by_query(request), limit, offset, bytes_max=bytes_max)
+    wanted = _by_query(request)
+    async with room_for_page(service.memory) as bytes_max:
+        found, total = await service.store.dead_letters(wanted, limit, offset, bytes_max=bytes_max)
     return answered(DeadLetterList([_info(letter) for letter in found], total, Pagination(limit, offset, total)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from forebay.api.answer_sizes import room_for_page
 from forebay.api.answers import BrowsedMessage, answered, browsed
 from forebay.api.exchange import Answer, Request
 from forebay.api.parameters import LIMIT, Name, Whole
@@ -31,8 +32,9 @@ async def list_messages(service: Service, request: Request) -> Answer:
 
 async def browse(service: Service, request: Request, queue: str) -> Answer:
     limit, from_seq = LIMIT.read(request.query), FROM_SEQ.read(request.query)
-    bytes_max = service.memory.answer_bytes_max
-    found = await service.store.read(queue, from_seq, limit, PARTITION.read(request.query), bytes_max=bytes_max)
+    partition = PARTITION.read(request.query)
+    async with room_for_page(service.memory) as bytes_max:
+        found = await service.store.read(queue, from_seq, limit, partition, bytes_max=bytes_max)
     # A page that ended early for its size has more behind it. Payloads that were sealed are smaller here than they were
     # where they were counted, so half of the limit is enough to suspect it.
     may_go_on = len(found) == limit or sum(len(message.payload) for message in found) >= bytes_max // 2
