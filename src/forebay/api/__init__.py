@@ -11,6 +11,7 @@ A request's way through this room, and who does what on it:
 | read the body within its limits, decompressed if need be | `exchange`, `body_stream` |
 | so much memory for all bodies and answers together; back to the system | `memory`, `answer_sizes`, `heap` |
 | one decode into a struct; names, sizes and numbers judged, the faulty field named | `bodies`, `parameters` |
+| the same beside the event loop, for what is large | `large_bodies` |
 | do it: ask the store, wait for messages, wake who waits | `routes/`, one file per resource |
 | one encode of the answer | `answers` |
 | errors ↔ HTTP status, one table | `problems` |

@@ -150,10 +150,12 @@ class BodyStream:
         parts, self._parts = self._parts, []
         return parts[0] if len(parts) == 1 and not isinstance(parts[0], bytearray) else b"".join(parts)
 
-    async def read(
+    async def arrived(
         self, limit: int, on_arrived: Callable[[int], None] | None = None, seconds_max: float = BODY_SECONDS_MAX
-    ) -> bytes | memoryview:
-        """`on_arrived` is told how much has arrived, and may raise a problem that ends it."""
+    ) -> None:
+        """Return when there is nothing to wait for any more. `on_arrived` is told how much has arrived, and may
+        raise a problem that ends it.
+        """
         if not self.is_whole and not self.is_gone:
             loop = asyncio.get_running_loop()
             self.held_since = loop.time()
@@ -172,7 +174,6 @@ class BodyStream:
             finally:
                 deadline.cancel()
                 self._on_arrived = None
-        return self.whole(limit)
 
     def gone(self) -> asyncio.Future[None]:
         """Done when the client has gone away (`is_gone`), or when that could not be noticed any more.

@@ -132,9 +132,9 @@ class Request:
             announced = self._announced_bytes()
             # For what it becomes too: who has room and waits for more could wait for somebody who does the same.
             await self._take_before(announced + limit if is_compressed and announced > INLINE_BYTES_MAX else announced)
-            raw = await self._arrived()
-        else:
-            raw = stream.whole(limit)
+            await self._arrived()
+        # Parts are put together in one go, which takes 40 ms of 64 MiB.
+        raw = stream.whole(limit) if stream.size <= INLINE_BYTES_MAX else await asyncio.to_thread(stream.whole, limit)
         text = await self._decompressed(raw) if is_compressed else raw
         if is_late or self.taken_bytes:
             self._hold(len(text))
@@ -155,14 +155,15 @@ class Request:
             raise too_large(limit)
         return text
 
-    async def _arrived(self) -> bytes | memoryview:
-        """The body as it was sent, counted as it comes; a slow client may lose the memory that it holds."""
+    async def _arrived(self) -> None:
+        """The body is counted as it comes; a slow client may lose the memory that it holds."""
         stream, memory = self.stream, self.memory
         if memory is None:
-            return await stream.read(self.body_bytes_max)
+            await stream.arrived(self.body_bytes_max)
+            return
         memory.watch(stream)
         try:
-            return await stream.read(self.body_bytes_max, self._count_arrived, self.body_seconds_max)
+            await stream.arrived(self.body_bytes_max, self._count_arrived, self.body_seconds_max)
         finally:
             memory.unwatch(stream)
 

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from forebay.api.answers import answered
-from forebay.api.bodies import PAYLOAD_BYTES_MAX, decoded
+from forebay.api.bodies import PAYLOAD_BYTES_MAX
 from forebay.api.exchange import Answer, Request, StreamedAnswer
+from forebay.api.large_bodies import read_body
 from forebay.api.parameters import Moment, Name, Text, Whole, checked_name
 from forebay.api.problems import Problem, problem_of, unavailable, wrong
 from forebay.api.routing import Content, Route, Scope
@@ -197,7 +198,7 @@ async def commit_stages(service: Service, request: Request) -> Answer:
     """All stages become messages at one moment, with the seqs that come next, in the order of the list. Once for a
     producer's epoch: a second commit changes nothing and answers `already`, with what the first one did.
     """
-    body = decoded(CommitBody, await request.body())
+    body = await read_body(CommitBody, request)
     _check_not_paused(service)
     await service.wait_until_all_free()
     outcome = await service.store.commit_stages(body.producer, str(body.epoch), body.stages)

@@ -6,8 +6,9 @@ from msgspec import Raw, Struct
 
 from forebay.api.answer_sizes import room_for_page
 from forebay.api.answers import Pagination, answered, data_of, iso, message_id
-from forebay.api.bodies import DeadLetterBody, decoded
+from forebay.api.bodies import DeadLetterBody
 from forebay.api.exchange import Answer, Request
+from forebay.api.large_bodies import read_body
 from forebay.api.parameters import LIMIT, OFFSET, Moment, Name, Switch, time_us
 from forebay.api.problems import unavailable, wrong
 from forebay.api.routing import Route, Scope
@@ -92,7 +93,7 @@ def _by_query(request: Request) -> DeadLetterFilter:
 
 
 async def _by_body(request: Request) -> DeadLetterFilter:
-    body = decoded(DeadLetterBody, await request.body())
+    body = await read_body(DeadLetterBody, request)
     wanted = DeadLetterFilter(
         queue=body.queue,
         group=body.consumer_group,
