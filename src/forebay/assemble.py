@@ -77,6 +77,7 @@ def api_service(settings: Settings, store: Store, *, store_name: str) -> Service
         intake=intake,
         limits=Limits(
             body_bytes_max=server.body_size,
+            body_seconds_max=server.body_time.total_seconds(),
             poll_seconds_max=int(server.poll_time.total_seconds()),
         ),
         memory=Memory(server.memory_size),

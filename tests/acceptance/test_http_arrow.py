@@ -146,6 +146,13 @@ def test_compressed_dictionary_and_large_columns_are_accepted(http: Http) -> Non
     ] * 3
 
 
+def test_small_body_of_rows_that_become_too_large_is_413(http: Http) -> None:
+    value = pa.array([b"1" * (1 << 20)])
+    payloads = pa.DictionaryArray.from_arrays(pa.array([0] * 10_000, pa.int32()), value)
+    told = stage(http, fresh(), ipc({"payload": payloads}))
+    assert (told.status, told.json["code"]) == (413, "too_large"), told.body
+
+
 def test_missing_names_are_refused(http: Http) -> None:
     body = ipc({"payload": ["1"]})
     assert http.send("POST", "/api/v1/arrow/queues/q?epoch=1", body).json["field"] == "producer"

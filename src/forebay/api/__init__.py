@@ -9,8 +9,9 @@ A request's way through this room, and who does what on it:
 | bytes to a request, an answer to bytes | `request_parser`, `answer_bytes` |
 | find the operation by method and path; turn what went wrong into an answer | `app`, `routing` |
 | read the body within its limits, decompressed if need be | `exchange`, `body_stream` |
-| so much memory for all bodies and answers together | `memory` |
+| so much memory for all bodies and answers together; back to the system | `memory`, `answer_sizes`, `heap` |
 | one decode into a struct; names, sizes and numbers judged, the faulty field named | `bodies`, `parameters` |
+| the same beside the event loop, for what is large | `large_bodies` |
 | do it: ask the store, wait for messages, wake who waits | `routes/`, one file per resource |
 | one encode of the answer | `answers` |
 | errors ↔ HTTP status, one table | `problems` |
@@ -31,9 +32,10 @@ that is not enough either, the poll is over with 204: nobody waits unseen. A cli
 or the next one, or the taking of its answer, and does not move for 75 seconds, is closed. An answer with messages ends
 with the one that brings its payloads to 64 MiB, whatever was asked for; it has one at least. So a pop of large messages
 gets fewer of them than its `batch`, and a page fewer than its `limit`: go on at `nextSeq`, or with the `offset` behind
-what came. All requests together have 512 MiB for large bodies, and for answers that are not taken at once
-(`server.memory_size`): a body above 1 MiB for which there is no room waits up to 30 seconds for it, and is then told
-503 `busy`; answers end with the message that brings them to half of what is left.
+what came. All requests together have 512 MiB for bodies and answers (`server.memory_size`): a body above 1 MiB for
+which there is no room waits up to 30 seconds for it, and is then told 503 `busy`; an answer takes its room before its
+messages are claimed, and holds fewer of them when there is little left. While a request waits, clients that move less
+than 256 KiB a second lose their room. A body that is not there after two minutes (`server.body_time`) is 408.
 
 **HTTP/1.1 and 1.0**, plain or in TLS; no HTTP/2, and no upgrade to anything: such a request is served as it is. What
 cannot be parsed, or could be parsed in two ways, is answered with 400 after everything that came before it, and the

@@ -39,6 +39,7 @@ class App:
                 if not service.is_serving and route.scope is not Scope.OPEN:
                     service.check_serves(route.needs)
                 request.body_bytes_max = service.limits.body_bytes_max
+                request.body_seconds_max = service.limits.body_seconds_max
                 answer = await route.handler(service, request)
         except Problem as problem:
             answer = refusal(problem)

@@ -18,6 +18,7 @@ from forebay.api.problems import Problem
 BODY_BYTES_MAX = 64 * 1024 * 1024
 DISCARDED_BYTES_MAX = 4 * BODY_BYTES_MAX
 """What is read and thrown away of a body that is too large, so that its sender reads the answer instead of an error."""
+BODY_SECONDS_MAX = 120.0
 PART_BYTES_MIN = 16 * 1024
 """Parts below this are put together as they come: a body in chunks of some bytes would cost many times its size."""
 
@@ -29,7 +30,19 @@ class ClientGone(Exception):
 class BodyStream:
     """`size` counts what has arrived, kept or not."""
 
-    __slots__ = ("_gone", "_limit", "_on_wanted", "_parts", "_reader", "is_gone", "is_whole", "size")
+    __slots__ = (
+        "_gone",
+        "_limit",
+        "_on_arrived",
+        "_on_wanted",
+        "_parts",
+        "_problem",
+        "_reader",
+        "held_since",
+        "is_gone",
+        "is_whole",
+        "size",
+    )
 
     def __init__(self, on_wanted: Callable[[BodyStream], None] | None = None) -> None:
         """`on_wanted` is called when somebody begins to wait for more, or to watch."""
@@ -41,6 +54,10 @@ class BodyStream:
         self._on_wanted = on_wanted
         self._reader: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None
+        self._on_arrived: Callable[[int], None] | None = None
+        self._problem: Problem | None = None
+        self.held_since = 0.0
+        """When a handler began to wait for it, in the event loop's time."""
 
     # the connection's side
 
@@ -64,13 +81,37 @@ class BodyStream:
             parts.clear()
             if self.size > DISCARDED_BYTES_MAX:
                 self._wake()
-        elif not parts or len(parts[-1]) >= PART_BYTES_MIN:
+            return
+        if not parts or len(parts[-1]) >= PART_BYTES_MIN:
             parts.append(part)
         else:
             last = parts[-1]
             if not isinstance(last, bytearray):
                 parts[-1] = last = bytearray(last)
             last += part
+        if self._on_arrived is not None:
+            self._count()
+
+    def _count(self) -> None:
+        if self._on_arrived is not None:
+            try:
+                self._on_arrived(self.size)
+            except Problem as problem:
+                self.fail(problem)
+
+    def fail(self, problem: Problem) -> None:
+        """No more of it is kept, and the handler that waits for it is told why."""
+        self._problem = problem
+        self._on_arrived = None
+        self.discard()
+        self._wake()
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.size
+
+    def lose_room(self) -> None:
+        self.fail(too_slow("other requests wait for the memory that it holds"))
 
     def end(self) -> None:
         self.is_whole = True
@@ -102,20 +143,37 @@ class BodyStream:
         """All of it, which must have arrived. It is given away: nothing is left here."""
         if self.is_gone:
             raise ClientGone
+        if self._problem is not None:
+            raise self._problem
         if self.size > limit or self.size > self._limit:
             raise too_large(limit)
         parts, self._parts = self._parts, []
         return parts[0] if len(parts) == 1 and not isinstance(parts[0], bytearray) else b"".join(parts)
 
-    async def read(self, limit: int) -> bytes | memoryview:
+    async def arrived(
+        self, limit: int, on_arrived: Callable[[int], None] | None = None, seconds_max: float = BODY_SECONDS_MAX
+    ) -> None:
+        """Return when there is nothing to wait for any more. `on_arrived` is told how much has arrived, and may
+        raise a problem that ends it.
+        """
         if not self.is_whole and not self.is_gone:
+            loop = asyncio.get_running_loop()
+            self.held_since = loop.time()
             self._limit = min(limit, self._limit)
             if self.size > self._limit:
                 self._parts.clear()
-            self._reader = asyncio.get_running_loop().create_future()
+            self._reader = loop.create_future()
+            self._on_arrived = on_arrived
+            self._count()
             self._want()
-            await self._reader
-        return self.whole(limit)
+            deadline = loop.call_later(
+                seconds_max, lambda: self.fail(too_slow(f"{seconds_max:g} seconds are allowed (server.body_time)"))
+            )
+            try:
+                await self._reader
+            finally:
+                deadline.cancel()
+                self._on_arrived = None
 
     def gone(self) -> asyncio.Future[None]:
         """Done when the client has gone away (`is_gone`), or when that could not be noticed any more.
@@ -135,6 +193,10 @@ class BodyStream:
     def _want(self) -> None:
         if self._on_wanted is not None:
             self._on_wanted(self)
+
+
+def too_slow(detail: str) -> Problem:
+    return Problem(408, f"the body came too slowly: {detail}", code="too_slow", headers=((b"connection", b"close"),))
 
 
 def too_large(limit: int) -> Problem:

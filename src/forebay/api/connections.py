@@ -13,6 +13,7 @@ from email.utils import formatdate
 from typing import Protocol
 
 from forebay.api.exchange import Answer, Request, StreamedAnswer
+from forebay.api.heap import Heap
 from forebay.api.known_heads import KnownHeads
 from forebay.api.memory import Memory
 
@@ -52,6 +53,7 @@ class Connections:
         self.now = self.loop.time()
         self.date = b""
         self.heads = KnownHeads()
+        self._heap = Heap()
         self._open: set[Connection] = set()
         self._all_gone: asyncio.Future[None] | None = None
         self._swept = self.now
@@ -60,6 +62,8 @@ class Connections:
     def _tick(self) -> None:
         self.now = self.loop.time()
         self.date = f"date: {formatdate(time.time(), usegmt=True)}\r\n".encode()
+        self.app.memory.take_from_slow(self.now)
+        self._heap.look(self.app.memory)
         if self.now - self._swept >= SWEEP_SECONDS:
             self.sweep(self.now)
         self._timer = self.loop.call_later(1, self._tick)
@@ -84,6 +88,7 @@ class Connections:
         """Let requests that are under way finish, up to this time; what is not done then is cut off."""
         self.is_stopping = True
         self._timer.cancel()
+        self._heap.close()
         for connection in list(self._open):
             connection.stop()
         if self._open and not await self._emptied(seconds):

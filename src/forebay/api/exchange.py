@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from forebay.api.body_stream import BODY_BYTES_MAX, BodyStream, too_large
+from forebay.api.body_stream import BODY_BYTES_MAX, BODY_SECONDS_MAX, BodyStream, too_large
 from forebay.api.body_stream import ClientGone as ClientGone
-from forebay.api.memory import Memory
+from forebay.api.memory import NO_WAIT_BYTES_MAX, Memory
 from forebay.api.problems import JSON_PROBLEM, Problem, wrong
 
 QUERY_FIELDS_MAX = 100
@@ -52,6 +52,7 @@ class Request:
     __slots__ = (
         "_query",
         "body_bytes_max",
+        "body_seconds_max",
         "headers",
         "is_kept_alive",
         "is_version_1_0",
@@ -84,6 +85,7 @@ class Request:
         self.is_version_1_0 = is_version_1_0
         self.path: tuple[str, ...] = ()
         self.body_bytes_max = BODY_BYTES_MAX
+        self.body_seconds_max = BODY_SECONDS_MAX
         self.memory: Memory | None = None
         self.taken_bytes = 0
         """Of `memory`, for the body."""
@@ -129,10 +131,10 @@ class Request:
         if is_late:
             announced = self._announced_bytes()
             # For what it becomes too: who has room and waits for more could wait for somebody who does the same.
-            await self._take(announced + limit if is_compressed and announced > INLINE_BYTES_MAX else announced)
-            raw = await stream.read(limit)
-        else:
-            raw = stream.whole(limit)
+            await self._take_before(announced + limit if is_compressed and announced > INLINE_BYTES_MAX else announced)
+            await self._arrived()
+        # Parts are put together in one go, which takes 40 ms of 64 MiB.
+        raw = stream.whole(limit) if stream.size <= INLINE_BYTES_MAX else await asyncio.to_thread(stream.whole, limit)
         text = await self._decompressed(raw) if is_compressed else raw
         if is_late or self.taken_bytes:
             self._hold(len(text))
@@ -153,11 +155,42 @@ class Request:
             raise too_large(limit)
         return text
 
+    async def _arrived(self) -> None:
+        """The body is counted as it comes; a slow client may lose the memory that it holds."""
+        stream, memory = self.stream, self.memory
+        if memory is None:
+            await stream.arrived(self.body_bytes_max)
+            return
+        memory.watch(stream)
+        try:
+            await stream.arrived(self.body_bytes_max, self._count_arrived, self.body_seconds_max)
+        finally:
+            memory.unwatch(stream)
+
     # memory
+
+    async def _take_before(self, size: int) -> None:
+        """What is small is counted when it is there."""
+        if size > NO_WAIT_BYTES_MAX:
+            await self._take(size)
+
+    def _count_arrived(self, size: int) -> None:
+        if self.memory is not None and size > self.taken_bytes:
+            self.memory.take_arrived(size - self.taken_bytes)
+            self.taken_bytes = size
 
     async def _take(self, size: int) -> None:
         if self.memory is not None:
             self.taken_bytes = await self.memory.take(size)
+
+    async def take_more(self, size: int) -> None:
+        """Memory for what the body is made into, until the request is answered.
+
+        All is taken anew: a request that holds some and waits for more could wait for another that does the same.
+        """
+        held_bytes = self.taken_bytes
+        self._hold(0)
+        await self._take(held_bytes + size)
 
     def _hold(self, size: int) -> None:
         """No more and no less than that."""

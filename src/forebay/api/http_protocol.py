@@ -54,6 +54,8 @@ class HttpProtocol(asyncio.Protocol):
         self._is_half_closed = False
         self._quiet_since = connections.now
         self._unsent_bytes = 0
+        self._held_bytes = 0
+        """What lies here and no handler has asked for, as it is counted in the server's memory."""
 
     # the transport's calls
 
@@ -66,6 +68,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_deaf = True
+        self._hold(0)
         self._outlet.lose()
         for request in self._line:
             request.stream.lose()
@@ -92,6 +95,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._line and self.task is None:
             self.task = self._connections.loop.create_task(self._serve())
         if parser.arriving is not None or len(self._line) > 1:
+            self._count_held()
             self._hold_back()
 
     def eof_received(self) -> bool:
@@ -131,6 +135,7 @@ class HttpProtocol(asyncio.Protocol):
     def _on_wanted(self, stream: BodyStream) -> None:
         """A handler waits for the body that is arriving, or watches its client."""
         self._quiet_since = self._connections.now
+        self._count_held()
         if self._parser.owes_continue and stream is self._parser.arriving:
             self._parser.owes_continue = False
             self._transport.write(answer_bytes.CONTINUE)
@@ -138,6 +143,14 @@ class HttpProtocol(asyncio.Protocol):
             stream.lose()
         else:
             self._go_on_reading(in_any_case=self._keeps_watch())
+
+    def _count_held(self) -> None:
+        if not self._outlet.is_lost:
+            self._hold(sum([request.stream.held_bytes for request in self._line]))
+
+    def _hold(self, size: int) -> None:
+        self._connections.app.memory.unasked += size - self._held_bytes
+        self._held_bytes = size
 
     @property
     def _is_watched(self) -> bool:
@@ -147,14 +160,16 @@ class HttpProtocol(asyncio.Protocol):
         """Whether to read on because a handler watches. When too much has come behind it, it is to watch no longer."""
         if not self._is_watched:
             return False
-        held_bytes = sum([request.stream.held_bytes for request in self._line])
-        if len(self._line) > WATCHED_REQUESTS_IN_LINE_MAX or held_bytes > WATCHED_HELD_BYTES_MAX:
+        bytes_max = HELD_BYTES_MAX if self._connections.app.memory.is_full else WATCHED_HELD_BYTES_MAX
+        if len(self._line) > WATCHED_REQUESTS_IN_LINE_MAX or self._held_bytes > bytes_max:
             self._line[0].stream.end_watch()
         return self._is_watched
 
     def _has_enough(self) -> bool:
+        if len(self._line) > REQUESTS_IN_LINE_MAX or (self._held_bytes and self._connections.app.memory.is_full):
+            return True
         arriving = self._parser.arriving
-        return len(self._line) > REQUESTS_IN_LINE_MAX or (arriving is not None and arriving.held_bytes > HELD_BYTES_MAX)
+        return arriving is not None and arriving.held_bytes > HELD_BYTES_MAX
 
     def _hold_back(self) -> None:
         if self._transport.is_closing():
@@ -196,6 +211,8 @@ class HttpProtocol(asyncio.Protocol):
                     self._close()
                 elif not request.stream.is_whole:
                     request.stream.discard()
+                if self._held_bytes:
+                    self._count_held()
                 self._go_on_reading()
         except Exception:  # noqa: BLE001 - else it would be lost with its task, and the client would wait for ever
             _log.exception("BUG: a connection is cut off")

@@ -140,7 +140,7 @@ def _responses(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def problems_of(route: Route) -> list[int]:
-    own = set(route.problems)
+    own = {*route.problems, 408} if route.body is not None else set(route.problems)
     if route.scope is not Scope.OPEN:
         own |= set(EVERYWHERE)
     return sorted(own)

@@ -10,18 +10,22 @@ from collections.abc import AsyncGenerator
 
 from forebay.api import answer_bytes
 from forebay.api.connections import Connections
-from forebay.api.exchange import Answer, Request, StreamedAnswer
+from forebay.api.exchange import Answer, Request, StreamedAnswer, refusal
 from forebay.api.memory import Memory
+from forebay.api.problems import Problem
 from forebay.errors import ForebayError
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: the client's read fails, instead of ending."""
 
+STREAMED_BYTES = 4 << 20
+"""What is taken for an answer that is made while it is sent: the chunk that is sent, and the next one."""
+
 _log = logging.getLogger("forebay.api")
 
 
 class Outlet:
-    __slots__ = ("_connections", "_drained", "_transport", "is_lost", "is_paused")
+    __slots__ = ("_connections", "_drained", "_transport", "_unsent_bytes", "held_since", "is_lost", "is_paused")
 
     def __init__(self, transport: asyncio.Transport, connections: Connections) -> None:
         self._transport = transport
@@ -29,6 +33,10 @@ class Outlet:
         self._drained: asyncio.Future[None] | None = None
         self.is_lost = False
         self.is_paused = False
+        self.held_since = 0.0
+        """When the client began to be waited for, in the event loop's time."""
+        self._unsent_bytes = 0
+        """Then."""
 
     # how fast
 
@@ -52,13 +60,24 @@ class Outlet:
             await self._drained
 
     async def taken(self, memory: Memory) -> None:
-        """The same, and what lies here until then is counted."""
+        """The same. What lies here until then is counted, and a slow client may lose it."""
         size = self._transport.get_write_buffer_size()
+        self._unsent_bytes, self.held_since = size, self._connections.loop.time()
         memory.take_now(size)
+        memory.watch(self)
         try:
             await self.drained()
         finally:
+            memory.unwatch(self)
             memory.give_back(size)
+
+    @property
+    def moved_bytes(self) -> int:
+        return self._unsent_bytes - self._transport.get_write_buffer_size()
+
+    def lose_room(self) -> None:
+        _log.warning("an answer is cut off: its client takes it slowly, and others wait for the memory that it holds")
+        self._transport.abort()
 
     # what
 
@@ -76,13 +95,19 @@ class Outlet:
         When a chunk cannot be made, the body is never ended and the connection is cut: the only way to tell a client
         that has seen a 200 already.
         """
+        memory, taken_bytes = self._connections.app.memory, 0
         try:
+            taken_bytes = await memory.take(STREAMED_BYTES)
             return await self._all_chunks(request, answer, closes=closes)
+        except Problem as problem:  # nothing is sent yet
+            self.send(request, refusal(problem), closes=closes)
+            return True
         except Exception as error:  # noqa: BLE001 - whatever it is, the client has to see that the answer is not whole
             _log.warning("%s: cut off: %s", request, error, exc_info=not isinstance(error, ForebayError))
             self._cut(request)
             return False
         finally:
+            memory.give_back(taken_bytes)
             await dismiss(answer)
 
     async def _all_chunks(self, request: Request, answer: StreamedAnswer, *, closes: bool) -> bool:
@@ -102,7 +127,8 @@ class Outlet:
                 framed = (unsent + b"%x\r\n" % len(chunk), chunk, b"\r\n") if is_chunked else (unsent, chunk)
                 self._transport.writelines(framed)
                 unsent = b""
-            await self.drained()
+            if self.is_paused:
+                await self.taken(self._connections.app.memory)
         if self.is_lost:
             return False
         self._transport.write(unsent + answer_bytes.LAST_CHUNK if is_chunked else unsent)

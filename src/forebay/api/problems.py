@@ -40,6 +40,7 @@ TITLES = {
     403: "Not with this key",
     404: "Not found",
     405: "Not with this method",
+    408: "Too slow",
     409: "Not as things stand",
     410: "Gone",
     413: "Too large",

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from forebay.api.access import Access
-from forebay.api.body_stream import BODY_BYTES_MAX
+from forebay.api.answer_sizes import AnswerSizes
+from forebay.api.body_stream import BODY_BYTES_MAX, BODY_SECONDS_MAX
 from forebay.api.memory import Memory
 from forebay.api.problems import unavailable
 from forebay.api.routing import Needs
@@ -28,6 +29,7 @@ _log = logging.getLogger("forebay.api")
 @dataclass(frozen=True, slots=True)
 class Limits:
     body_bytes_max: int = BODY_BYTES_MAX
+    body_seconds_max: float = BODY_SECONDS_MAX
     poll_seconds_max: int = 3600
 
 
@@ -53,6 +55,7 @@ class Service:
     """Without one, pushes go straight to the store."""
     limits: Limits = Limits()
     memory: Memory = field(default_factory=Memory)
+    answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
     access: Access = field(default_factory=Access)
     counts: Counts = field(default_factory=Counts)
     retention_seconds: float = 30.0

@@ -76,8 +76,15 @@ class ServerSettings(Section):
         default=parse_size("512Mi"),
         ge=parse_size("64Mi"),
         le=parse_size("1Ti"),
-        description="How much memory large bodies and answers may take, of all requests together. A body for which "
-        "there is no room waits, and answers hold fewer messages.",
+        description="How much memory bodies and answers may take, of all requests together; a quarter more for bodies "
+        "up to 1 MiB. A large body for which there is no room waits, and answers hold fewer messages. While a request "
+        "waits, a client that moves its body or answer by less than 256 KiB a second loses its room.",
+    )
+    body_time: Duration = Field(
+        default=timedelta(minutes=2),
+        ge=timedelta(seconds=1),
+        le=timedelta(hours=1),
+        description="How long a request body may take to arrive. One that is slower is refused with 408.",
     )
     poll_time: Duration = Field(
         default=timedelta(hours=1),

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.served_app import CHUNKED, Client, on_uvloop, served, until
+from forebay.api.answer_sizes import AnswerSizes
+from forebay.api.bodies import PAYLOAD_BYTES_MAX
 from forebay.api.exchange import INLINE_BYTES_MAX, Answer, ClientGone, Request
-from forebay.api.memory import ANSWER_BYTES_MIN, Memory
+from forebay.api.memory import ANSWER_BYTES_MIN, SLOW_SECONDS, Memory
 from forebay.api.problems import Problem
-from forebay.broker.messages import ANSWER_BYTES_MAX
+from forebay.broker.messages import ANSWER_BYTES_MAX, PopRequest
 
 MIB = 1 << 20
 
@@ -34,7 +36,7 @@ class Measured:
             self.read_bytes.append(len(await request.text()))
             await self.may_answer.wait()
         except Problem as problem:
-            return Answer(problem.status)
+            return Answer(problem.status, headers=problem.headers)
         except ClientGone:
             return None
         finally:
@@ -139,13 +141,129 @@ async def test_who_waits_in_vain_is_told_and_lets_others_pass() -> None:
     assert (await small, memory.used, memory.refused) == (2 * MIB, 8 * MIB, 1)
 
 
-def test_answers_get_smaller_when_little_is_left() -> None:
-    memory = Memory(10 * ANSWER_BYTES_MAX)
-    assert memory.answer_bytes_max == ANSWER_BYTES_MAX
-    memory.take_now(9 * ANSWER_BYTES_MAX)
-    assert memory.answer_bytes_max == ANSWER_BYTES_MAX // 2
-    memory.take_now(2 * ANSWER_BYTES_MAX)
-    assert memory.answer_bytes_max == ANSWER_BYTES_MIN
+async def test_answers_get_smaller_when_little_is_left_and_wait_when_there_is_none() -> None:
+    memory = Memory(8 * ANSWER_BYTES_MAX)
+    memory.take_now(7 * ANSWER_BYTES_MAX)
+    assert await memory.take_for_answer(ANSWER_BYTES_MAX) == ANSWER_BYTES_MAX
+    memory.give_back(ANSWER_BYTES_MAX // 2)
+    assert await memory.take_for_answer(ANSWER_BYTES_MAX) == ANSWER_BYTES_MAX // 4
+    assert await memory.take_for_answer(10) == 10
+    memory.take_now(2 * ANSWER_BYTES_MAX - ANSWER_BYTES_MAX // 4 - 10)
+    assert memory.used == memory.limit + 3 * ANSWER_BYTES_MAX // 2
+    assert await memory.take_for_answer(ANSWER_BYTES_MAX) == ANSWER_BYTES_MIN
+    memory.take_now(ANSWER_BYTES_MAX // 2)
+    last = asyncio.create_task(memory.take_for_answer(ANSWER_BYTES_MAX))
+    await asyncio.sleep(0)
+    assert (last.done(), memory.waiting) == (False, 1)
+    memory.give_back(memory.used)
+    assert (await last, memory.used) == (ANSWER_BYTES_MIN, ANSWER_BYTES_MIN)
+
+
+def pop_of(queue: str, batch: int) -> PopRequest:
+    return PopRequest(queue=queue, batch=batch)
+
+
+def test_next_answer_is_expected_to_be_like_those_before_it() -> None:
+    sizes = AnswerSizes()
+    unknown = ANSWER_BYTES_MAX, PAYLOAD_BYTES_MAX
+    assert sizes.expected(pop_of("orders", 1)) == unknown
+    sizes.learn(pop_of("orders", 10), 5, 5000)
+    assert sizes.expected(pop_of("orders", 10)) == (10_000, 1000)
+    assert sizes.expected(pop_of("clicks", 10)) == unknown
+    sizes.learn(pop_of("orders", 10), 1, MIB)
+    sizes.learn(pop_of("orders", 10), 1, 10)
+    assert MIB / 2 < sizes.expected(pop_of("orders", 1))[0] < MIB
+    assert sizes.expected(pop_of("orders", 10_000))[0] == ANSWER_BYTES_MAX
+
+
+# slow clients
+
+
+class Held:
+    """It has moved so many bytes since second 0."""
+
+    def __init__(self, moved_bytes: int) -> None:
+        self.held_since = 0.0
+        self.moved_bytes = moved_bytes
+        self.has_lost = False
+
+    def lose_room(self) -> None:
+        self.has_lost = True
+
+
+async def test_slow_clients_lose_their_room_when_others_wait_for_it_and_not_before() -> None:
+    memory = Memory(10 * MIB)
+    slow, fast = Held(9 * MIB), Held(11 * MIB)
+    memory.watch(slow)
+    memory.watch(fast)
+    await memory.take(8 * MIB)
+    memory.take_from_slow(40.0)
+    assert not slow.has_lost
+    waiting = asyncio.create_task(memory.take(4 * MIB))
+    await asyncio.sleep(0)
+    memory.take_from_slow(SLOW_SECONDS - 0.1)
+    assert not slow.has_lost
+    memory.take_from_slow(40.0)
+    assert (slow.has_lost, fast.has_lost, memory.slow) == (True, False, 1)
+    memory.give_back(8 * MIB)
+    assert await waiting == 4 * MIB
+
+
+@on_uvloop
+async def test_slow_body_is_refused_when_another_waits_for_its_room() -> None:
+    app = Measured(10 * MIB)
+    app.may_answer.set()
+    async with served(app) as server:
+        slow, other = await server.client(), await server.client()
+        await begun(slow, 8 * MIB)
+        await until(lambda: app.memory.used == 8 * MIB)
+        await other.send(head_of(8 * MIB))
+        await until(lambda: app.memory.waiting)
+        app.memory.take_from_slow(asyncio.get_running_loop().time() + 60)
+        told = await slow.answer()
+        assert (told.status, told.headers["connection"]) == (408, "close")
+        await other.send(bytes(8 * MIB))
+        assert (await other.answer()).status == 200
+        assert (app.memory.used, app.memory.unasked) == (0, 0)
+
+
+@on_uvloop
+async def test_body_that_takes_longer_than_allowed_is_refused() -> None:
+    memory = Memory(10 * MIB)
+
+    async def answer(request: Request) -> Answer:
+        request.memory = memory
+        request.body_seconds_max = 0.05
+        try:
+            await request.text()
+        except Problem as problem:
+            return Answer(problem.status, headers=problem.headers)
+        finally:
+            request.end()
+        return Answer(200)
+
+    async with served(answer) as server:
+        client = await server.client()
+        await client.send(head_of(1000), b"x")
+        assert (await client.answer()).status == 408
+        assert await client.rest() == b""
+        assert memory.used == 0
+
+
+@on_uvloop
+async def test_slow_reader_of_an_answer_is_cut_off_when_others_wait_for_its_room() -> None:
+    app = Measured(64 * MIB, answer_bytes=60 * MIB)
+    app.may_answer.set()
+    async with served(app) as server:
+        slow = await server.client()
+        await slow.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        await until(lambda: app.memory.used > 40 * MIB)
+        waiting = asyncio.create_task(app.memory.take(60 * MIB))
+        await until(lambda: app.memory.waiting)
+        app.memory.take_from_slow(asyncio.get_running_loop().time() + 600)
+        assert await waiting == 60 * MIB
+        assert (await slow.rest()) is not None
+        assert app.memory.used == 60 * MIB
 
 
 # bodies
@@ -213,7 +331,7 @@ async def test_small_bodies_keep_nobody_out_whatever_they_might_become() -> None
             await client.send(CHUNKED, b"3e8\r\n")
         for client in clients[10:]:
             await client.send(head_of(len(packed), "Content-Encoding: gzip"))
-        await until(lambda: app.memory.used == 10 * len(packed))
+        await until(lambda: server.connections.app.memory.unasked == 0)
         for client in clients[:10]:
             await client.send(b"x" * 1000 + b"\r\n0\r\n\r\n")
         for client in clients[10:]:
@@ -243,6 +361,44 @@ async def test_small_body_that_becomes_large_needs_room(size: int, is_waiting: b
             app.memory.give_back(1)
         assert (await client.answer()).status == 200
         assert app.read_bytes == [size]
+
+
+@on_uvloop
+async def test_bytes_of_small_bodies_count_as_they_arrive_and_are_refused_when_there_is_no_room() -> None:
+    """Chunks announce nothing: the room that is left decides how many may be on their way."""
+    app = Measured(8 * MIB)
+    app.may_answer.set()
+    half = MIB // 2
+    async with served(app) as server:
+        clients = [await server.client() for _ in range(20)]
+        for client in clients:
+            await client.send(CHUNKED, b"%x\r\n" % half + bytes(half) + b"\r\n")
+        await until(lambda: app.memory.used == 20 * half)
+        assert app.memory.used == 10 * MIB == app.memory.limit_without_waiting
+        assert app.memory.refused == 0
+        late = await server.client()
+        await late.send(CHUNKED, b"%x\r\n" % half + bytes(half) + b"\r\n")
+        assert (await late.answer()).status == 503
+        await clients[0].send(b"0\r\n\r\n")
+        assert (await clients[0].answer()).status == 200
+        assert app.memory.used == 10 * MIB - half
+        for client in clients[1:]:
+            client.vanish()
+        await until(lambda: not app.memory.used)
+
+
+@on_uvloop
+async def test_what_comes_behind_a_request_that_is_not_answered_is_counted_and_given_back() -> None:
+    app = Measured(64 * MIB)
+    async with served(app) as server:
+        client = await server.client()
+        await client.send(
+            b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", head_of(50_000) + bytes(50_000), head_of(9000) + bytes(10)
+        )
+        await until(lambda: app.memory.unasked == 50_010)
+        app.may_answer.set()
+        client.vanish()
+        await until(lambda: not app.memory.unasked and not app.memory.used)
 
 
 @on_uvloop

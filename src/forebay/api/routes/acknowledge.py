@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forebay.api.answers import AckResult, CompleteResult, ExtendResult, answered, iso
-from forebay.api.bodies import ANSWER_OF, ERROR_CHARACTERS_MAX, AckBatchBody, AckBody, CompleteBody, ExtendBody, decoded
+from forebay.api.bodies import ANSWER_OF, ERROR_CHARACTERS_MAX, AckBatchBody, AckBody, CompleteBody, ExtendBody
 from forebay.api.exchange import Answer, Request
+from forebay.api.large_bodies import read_body
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
 from forebay.broker import delivery
@@ -23,13 +24,13 @@ REFUSED = "refused"
 
 async def ack(service: Service, request: Request) -> Answer:
     """Answer one message."""
-    body = decoded(AckBody, await request.body())
+    body = await read_body(AckBody, request)
     return await _acknowledged(service, [acknowledgement(body, None)])
 
 
 async def ack_batch(service: Service, request: Request) -> Answer:
     """Answer many messages; each is judged by itself."""
-    body = decoded(AckBatchBody, await request.body())
+    body = await read_body(AckBatchBody, request)
     group = body.consumer_group
     return await _acknowledged(service, [acknowledgement(one, group) for one in body.acknowledgments])
 
@@ -91,7 +92,7 @@ async def complete_lease(service: Service, request: Request) -> Answer:
 
 async def complete_leases(service: Service, request: Request) -> Answer:
     """Complete all that is held under several leases; each is judged by itself."""
-    lease_ids = decoded(CompleteBody, await request.body()).lease_ids
+    lease_ids = (await read_body(CompleteBody, request)).lease_ids
     completed = await service.store.complete(lease_ids) if lease_ids else []
     return answered([_told(service, lease_id, one) for lease_id, one in zip(lease_ids, completed, strict=True)])
 
@@ -111,7 +112,7 @@ def _told(service: Service, lease_id: str, completed: Completed | None) -> Compl
 async def extend_lease(service: Service, request: Request) -> Answer:
     """Keep a lease longer: until `seconds` from now at least, on all its partitions."""
     (lease_id,) = request.path
-    body = decoded(ExtendBody, await request.body(), is_optional=True)
+    body = await read_body(ExtendBody, request, is_optional=True)
     until_us = await service.store.extend(lease_id, body.seconds)
     if until_us is None:
         return answered([ExtendResult(0, lease_id, False, "Lease not found", None, None)])

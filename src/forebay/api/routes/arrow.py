@@ -10,8 +10,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from forebay.api.answers import answered
-from forebay.api.bodies import PAYLOAD_BYTES_MAX, decoded
+from forebay.api.bodies import PAYLOAD_BYTES_MAX
 from forebay.api.exchange import Answer, Request, StreamedAnswer
+from forebay.api.large_bodies import read_body
 from forebay.api.parameters import Moment, Name, Text, Whole, checked_name
 from forebay.api.problems import Problem, problem_of, unavailable, wrong
 from forebay.api.routing import Content, Route, Scope
@@ -26,6 +27,8 @@ from forebay.model.queue import NAME_CHARACTERS_MAX
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 STAGES_MAX = 100_000
+DECODED_BODIES_MAX = 4
+"""Staged rows may be as large as so many of the largest bodies once they are decoded: each row gets an id, too."""
 JOINED_BYTES_MAX = 64 * 1024
 """A first batch up to this size is sent in one piece with the schema; copying a larger one costs more than it saves."""
 
@@ -162,13 +165,11 @@ async def stage_rows(service: Service, request: Request) -> Answer:
     body = await request.body()
     _check_not_paused(service)
     stage_id = new_stage_id()
+    bytes_max = DECODED_BODIES_MAX * service.limits.body_bytes_max
     try:
+        await request.take_more(await asyncio.to_thread(incoming.memory_bytes, body, bytes_max))
         batches = await asyncio.to_thread(
-            incoming.accepted,
-            body,
-            stage_id,
-            payload_bytes_max=PAYLOAD_BYTES_MAX,
-            bytes_max=2 * service.limits.body_bytes_max,
+            incoming.accepted, body, stage_id, payload_bytes_max=PAYLOAD_BYTES_MAX, bytes_max=bytes_max
         )
     except ArrowRefused as refused:
         if refused.is_too_large:
@@ -197,7 +198,7 @@ async def commit_stages(service: Service, request: Request) -> Answer:
     """All stages become messages at one moment, with the seqs that come next, in the order of the list. Once for a
     producer's epoch: a second commit changes nothing and answers `already`, with what the first one did.
     """
-    body = decoded(CommitBody, await request.body())
+    body = await read_body(CommitBody, request)
     _check_not_paused(service)
     await service.wait_until_all_free()
     outcome = await service.store.commit_stages(body.producer, str(body.epoch), body.stages)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from forebay.api.answers import ConfigureAnswer, answered
-from forebay.api.bodies import ConfigureBody, decoded
+from forebay.api.bodies import ConfigureBody
 from forebay.api.exchange import Answer, Request
+from forebay.api.large_bodies import read_body
 from forebay.api.parameters import checked_name
 from forebay.api.problems import wrong
 from forebay.api.routing import Route, Scope
@@ -14,7 +15,7 @@ from forebay.model.queue import OptionsRefused, options_from_wire, options_to_wi
 
 async def configure(service: Service, request: Request) -> Answer:
     """Every option that is not given gets its default, as with Queen. An option that is not known is refused."""
-    body = decoded(ConfigureBody, await request.body())
+    body = await read_body(ConfigureBody, request)
     checked_name(body.queue, "queue")
     for field, name in (("namespace", body.namespace), ("task", body.task)):
         if name:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
+from forebay.api.answer_sizes import room_for_page
 from forebay.api.answers import Pagination, answered, data_of, iso, message_id
-from forebay.api.bodies import DeadLetterBody, ReplayBody, decoded
+from forebay.api.bodies import DeadLetterBody, ReplayBody
 from forebay.api.exchange import Answer, Request
+from forebay.api.large_bodies import read_body
 from forebay.api.parameters import LIMIT, OFFSET, Moment, Name, Switch, time_us
 from forebay.api.problems import unavailable, wrong
 from forebay.api.routing import Route, Scope
@@ -111,14 +113,15 @@ def _deliberate(wanted: DeadLetterFilter, *, is_all: bool) -> DeadLetterFilter:
 
 async def list_dead_letters(service: Service, request: Request) -> Answer:
     limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
-    bytes_max = service.memory.answer_bytes_max
-    found, total = await service.store.dead_letters(_by_query(request), limit, offset, bytes_max=bytes_max)
+    wanted = _by_query(request)
+    async with room_for_page(service.memory) as bytes_max:
+        found, total = await service.store.dead_letters(wanted, limit, offset, bytes_max=bytes_max)
     return answered(DeadLetterList([_info(letter) for letter in found], total, Pagination(limit, offset, total)))
 
 
 async def replay(service: Service, request: Request) -> Answer:
     """Push them again as new messages at the end of their partitions, each for the group in which it died."""
-    body = decoded(ReplayBody, await request.body())
+    body = await read_body(ReplayBody, request)
     wanted = _by_body(body)
     if service.is_push_paused:
         raise unavailable("push maintenance is on", "maintenance")
@@ -127,7 +130,7 @@ async def replay(service: Service, request: Request) -> Answer:
 
 
 async def purge(service: Service, request: Request) -> Answer:
-    wanted = _by_body(decoded(DeadLetterBody, await request.body()))
+    wanted = _by_body(await read_body(DeadLetterBody, request))
     return answered(Purged(True, await service.store.purge_dead_letters(wanted)))
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from forebay.api.answers import answered, iso_or_none
-from forebay.api.bodies import SeekBody, SubscriptionBody, decoded
+from forebay.api.bodies import SeekBody, SubscriptionBody
 from forebay.api.exchange import Answer, Request
+from forebay.api.large_bodies import read_body
 from forebay.api.parameters import Switch, Whole, time_us
 from forebay.api.problems import not_found, wrong
 from forebay.api.routing import Route, Scope
@@ -135,7 +136,7 @@ async def delete_group_on_queue(service: Service, request: Request) -> Answer:
 async def set_subscription(service: Service, request: Request) -> Answer:
     """Read again, or skip, from a time on; on every queue that the group knows."""
     (name,) = request.path
-    body = decoded(SubscriptionBody, await request.body())
+    body = await read_body(SubscriptionBody, request)
     target = SeekTarget(time_us=time_us(body.subscription_timestamp, "subscriptionTimestamp"))
     queues = sorted({lag.queue for lag in await service.store.groups() if lag.group == name})
     if not queues:
@@ -145,19 +146,15 @@ async def set_subscription(service: Service, request: Request) -> Answer:
 
 async def seek(service: Service, request: Request) -> Answer:
     name, queue = request.path
-    return await _sought(service, name, [(queue, None)], _target(decoded(SeekBody, await _body(request))))
+    return await _sought(service, name, [(queue, None)], _target(await read_body(SeekBody, request, is_optional=True)))
 
 
 async def seek_partition(service: Service, request: Request) -> Answer:
     name, queue, partition = request.path
-    body = decoded(SeekBody, await _body(request))
+    body = await read_body(SeekBody, request, is_optional=True)
     # Queen knows only the end here, and sends nothing to say so.
     target = SeekTarget(to_end=True) if body == SeekBody() else _target(body)
     return await _sought(service, name, [(queue, partition)], target)
-
-
-async def _body(request: Request) -> bytes:
-    return await request.body() or b"{}"
 
 
 def _target(body: SeekBody) -> SeekTarget:

@@ -123,12 +123,14 @@ def _lines(service: Service) -> Iterator[str]:
     yield from _head("forebay_waiting_consumers", "gauge", "Long polls that wait for messages.")
     yield f"forebay_waiting_consumers {len(service.waiting)}"
     memory = service.memory
-    yield from _head("forebay_request_memory_bytes", "gauge", "Memory that large bodies and slow answers hold.")
-    yield f"forebay_request_memory_bytes {memory.used}"
-    yield from _head("forebay_request_memory_waiting", "gauge", "Requests whose bodies wait for memory.")
+    yield from _head("forebay_request_memory_bytes", "gauge", "Memory that bodies and answers hold.")
+    yield f"forebay_request_memory_bytes {memory.used + memory.unasked}"
+    yield from _head("forebay_request_memory_waiting", "gauge", "Requests that wait for memory.")
     yield f"forebay_request_memory_waiting {memory.waiting}"
     yield from _head("forebay_request_memory_refused_total", "counter", "Requests that waited for memory in vain.")
     yield f"forebay_request_memory_refused_total {memory.refused}"
+    yield from _head("forebay_request_memory_slow_total", "counter", "Clients that lost their memory, being slow.")
+    yield f"forebay_request_memory_slow_total {memory.slow}"
     yield from _head("forebay_maintenance", "gauge", "1 while maintenance is on.")
     yield f'forebay_maintenance{{of="push"}} {int(service.is_push_paused)}'
     yield f'forebay_maintenance{{of="pop"}} {int(service.is_pop_paused)}'

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from forebay.api.answer_sizes import room_for_page
 from forebay.api.answers import BrowsedMessage, answered, browsed
-from forebay.api.bodies import ERROR_CHARACTERS_MAX, BuryBody, decoded
+from forebay.api.bodies import ERROR_CHARACTERS_MAX, BuryBody
 from forebay.api.exchange import Answer, Request
+from forebay.api.large_bodies import read_body
 from forebay.api.parameters import LIMIT, Name, Whole
 from forebay.api.problems import Problem, not_found, unavailable, wrong
 from forebay.api.routing import Route, Scope
@@ -33,8 +35,9 @@ async def list_messages(service: Service, request: Request) -> Answer:
 
 async def browse(service: Service, request: Request, queue: str) -> Answer:
     limit, from_seq = LIMIT.read(request.query), FROM_SEQ.read(request.query)
-    bytes_max = service.memory.answer_bytes_max
-    found = await service.store.read(queue, from_seq, limit, PARTITION.read(request.query), bytes_max=bytes_max)
+    partition = PARTITION.read(request.query)
+    async with room_for_page(service.memory) as bytes_max:
+        found = await service.store.read(queue, from_seq, limit, partition, bytes_max=bytes_max)
     # A page that ended early for its size has more behind it. Payloads that were sealed are smaller here than they were
     # where they were counted, so half of the limit is enough to suspect it.
     may_go_on = len(found) == limit or sum(len(message.payload) for message in found) >= bytes_max // 2
@@ -96,7 +99,7 @@ class MessageBuried(Struct, rename="camel"):
 async def bury_message(service: Service, request: Request) -> Answer:
     """Each group that has not finished it gets a dead letter, and the message is gone from its queue."""
     partition_id, transaction_id = request.path
-    reason = decoded(BuryBody, await request.body(), is_optional=True).error or "moved by request"
+    reason = (await read_body(BuryBody, request, is_optional=True)).error or "moved by request"
     message = await service.store.message(partition_id, transaction_id)
     queue = await service.store.queue(message.queue) if message else None
     if queue is not None and not queue.options.dead_letter_queue:

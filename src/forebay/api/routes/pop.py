@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 
+from forebay.api.answer_sizes import readable_bytes
 from forebay.api.answers import PopAnswer, PopColumns
 from forebay.api.exchange import NO_CONTENT, Answer, ClientGone, Request
 from forebay.api.pop_query import NAMESPACE, QUERY, TASK, Question, question_of
@@ -58,7 +59,9 @@ async def _pop(service: Service, request: Request, question: Question, asked: Po
     if not popped.messages:
         return NO_CONTENT
     service.counts.popped += len(popped.messages)
-    return shaped(question.shape, asked, popped, question.is_autopilot)
+    answer = shaped(question.shape, asked, popped, question.is_autopilot)
+    service.answer_sizes.learn(asked, len(popped.messages), len(answer.body) + sum(map(len, answer.more_body)))
+    return answer
 
 
 async def _looked(service: Service, request: Request, asked: PopRequest, *, is_careful: bool = False) -> Popped:
@@ -69,7 +72,18 @@ async def _looked(service: Service, request: Request, asked: PopRequest, *, is_c
     """
     if service.is_pop_paused:
         return NOTHING
-    bytes_max = service.memory.answer_bytes_max
+    memory = service.memory
+    taken_bytes = await memory.take_for_answer(*service.answer_sizes.expected(asked))
+    try:
+        return await _claimed(service, request, asked, readable_bytes(taken_bytes), is_careful=is_careful)
+    finally:
+        # From here on the answer is made and sent in one go; what the client does not take at once is counted there.
+        memory.give_back(taken_bytes)
+
+
+async def _claimed(
+    service: Service, request: Request, asked: PopRequest, bytes_max: int, *, is_careful: bool
+) -> Popped:
     if bytes_max < asked.bytes_max:
         asked = asked._replace(bytes_max=bytes_max)
     is_finished_here = asked.auto_ack and is_careful

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from forebay.api.answers import BufferedItem, FailedItem, PushedItem, PushSummary, answered, message_id, message_ids
 from forebay.api.bodies import PushBody, decoded, push_items
 from forebay.api.exchange import Answer, Request
+from forebay.api.large_bodies import LARGE_BYTES_MIN, decoded_push
 from forebay.api.parameters import Switch
 from forebay.api.routing import Needs, Route, Scope
 from forebay.api.run_answer import run_answer
@@ -14,12 +16,14 @@ from forebay.api.service import Service
 from forebay.broker.messages import FAILED, UNKNOWN, Pushed, PushItem
 from forebay.broker.push_run import PushedRun, PushRun
 
+TOLD_AT_ONCE_MAX = 4000
+"""Messages of an answer that is made on the event loop: a few milliseconds."""
 SUMMARY = Switch("summary", False, "Answer with a summary instead of one entry per message.")
 
 
 async def push(service: Service, request: Request) -> Answer:
     """Store messages, all or none, and answer when they are as durable as their receipts say."""
-    items, size, buffer_ms, buffer_max = _read(await request.text())
+    items, size, buffer_ms, buffer_max = await _read(request)
     is_qos0 = service.intake is not None and (buffer_ms is not None or buffer_max is not None)
     pushed: Sequence[Pushed] = ()
     if items and is_qos0 and service.intake is not None:
@@ -36,13 +40,24 @@ async def push(service: Service, request: Request) -> Answer:
     service.waiting.announce_items(items)
     if type(items) is PushRun and type(pushed) is PushedRun and (text := run_answer(items, pushed)) is not None:
         return Answer(201, text)
+    if len(items) > TOLD_AT_ONCE_MAX:
+        return await asyncio.to_thread(lambda: answered(_told(items, pushed), 201))
     return answered(_told(items, pushed) if items else [], 201)
 
 
-def _read(text: bytes | memoryview) -> tuple[Sequence[PushItem], int, int | None, int | None]:
-    """Messages, size, `bufferMs` and `bufferMax`. The rest of the body is let go: the next one may lie where it lay."""
-    body = decoded(PushBody, text)
-    return push_items(body.items, body_bytes=len(text)), len(text), body.buffer_ms, body.buffer_max
+_Read = tuple[Sequence[PushItem], int, int | None, int | None]
+"""Messages, size, `bufferMs` and `bufferMax`. The rest of the body is let go: the next one may lie where it lay."""
+
+
+async def _read(request: Request) -> _Read:
+    text = await request.text()
+    if len(text) < LARGE_BYTES_MIN:
+        return _taken(decoded(PushBody, text), len(text))
+    return await asyncio.to_thread(lambda: _taken(decoded_push(text), len(text)))
+
+
+def _taken(body: PushBody, size: int) -> _Read:
+    return push_items(body.items, body_bytes=size), size, body.buffer_ms, body.buffer_max
 
 
 def _summary(service: Service, pushed: Sequence[Pushed], *, is_qos0: bool) -> Answer:
@@ -59,10 +74,15 @@ def _told(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedIte
         return [_told_one(0, items[0], pushed[0])]
     seqs = [found.seq for found in pushed]
     partition_ids = [found.partition_id for found in pushed]
-    ids, trace_ids = [item.transaction_id for item in items], [item.trace_id or None for item in items]
-    queues = [item.queue for item in items]
-    is_one = queues.count(queues[0]) == len(queues)
-    own_ids = message_ids(queues[0], seqs) if is_one else list(map(message_id, queues, seqs))
+    trace_ids: list[str | None]
+    if type(items) is PushRun:  # whose messages are made when they are asked for, payloads and all
+        ids, trace_ids = list(items.transaction_ids), [None] * len(items)
+        own_ids = message_ids(items.queue, seqs)
+    else:
+        ids, trace_ids = [item.transaction_id for item in items], [item.trace_id or None for item in items]
+        queues = [item.queue for item in items]
+        is_one = queues.count(queues[0]) == len(queues)
+        own_ids = message_ids(queues[0], seqs) if is_one else list(map(message_id, queues, seqs))
     return list(
         map(
             PushedItem,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from forebay.api.answers import answered
-from forebay.api.bodies import MaintenanceBody, decoded
+from forebay.api.bodies import MaintenanceBody
 from forebay.api.exchange import Answer, Request
+from forebay.api.large_bodies import read_body
 from forebay.api.routes.buffers import buffer_figures
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
@@ -42,7 +43,7 @@ async def show_maintenance(service: Service, request: Request) -> Answer:
 
 async def set_push_maintenance(service: Service, request: Request) -> Answer:
     """While it is on, pushes are buffered, and stored when it ends. Other servers follow within a second."""
-    body = decoded(MaintenanceBody, await request.body())
+    body = await read_body(MaintenanceBody, request)
     await service.store.set_flag(PUSH_MAINTENANCE, body.enabled)
     service.pause_pushes(body.enabled)
     return await _state(service)
@@ -50,7 +51,7 @@ async def set_push_maintenance(service: Service, request: Request) -> Answer:
 
 async def set_pop_maintenance(service: Service, request: Request) -> Answer:
     """While it is on, pops find nothing. Other servers of the store follow within a second."""
-    body = decoded(MaintenanceBody, await request.body())
+    body = await read_body(MaintenanceBody, request)
     await service.store.set_flag(POP_MAINTENANCE, body.enabled)
     service.is_pop_paused = body.enabled
     return await _state(service)

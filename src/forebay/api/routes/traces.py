@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec import Raw, Struct
 
 from forebay.api.answers import Pagination, answered, iso
-from forebay.api.bodies import TraceBody, decoded
+from forebay.api.bodies import TraceBody
 from forebay.api.exchange import Answer, Request
+from forebay.api.large_bodies import read_body
 from forebay.api.parameters import LIMIT, OFFSET, Whole, checked_name
 from forebay.api.problems import Problem
 from forebay.api.routing import Route, Scope
@@ -51,7 +52,7 @@ class TraceAdded(Struct):
 
 
 async def add_trace(service: Service, request: Request) -> Answer:
-    body = decoded(TraceBody, await request.body())
+    body = await read_body(TraceBody, request)
     names = body.trace_names or []
     names = [names] if isinstance(names, str) else names
     if len(bytes(body.data)) > DATA_BYTES_MAX:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from forebay.api.answers import TransactionAckResult, TransactionAnswer, TransactionPushResult, answered, message_id
-from forebay.api.bodies import ITEMS_MAX, PushOperation, TransactionBody, decoded, push_items
+from forebay.api.bodies import ITEMS_MAX, PushOperation, TransactionBody, push_items
 from forebay.api.exchange import Answer, Request
+from forebay.api.large_bodies import read_body
 from forebay.api.problems import not_here, unavailable, wrong
 from forebay.api.routes.acknowledge import acknowledgement, note
 from forebay.api.routing import Route, Scope
@@ -17,7 +18,7 @@ from forebay.model.ids import minted_id
 
 async def transact(service: Service, request: Request) -> Answer:
     """Do all of it or nothing. What was refused is HTTP 200 with `success: false` and the reason."""
-    body = decoded(TransactionBody, await request.body())
+    body = await read_body(TransactionBody, request)
     _refuse_what_is_not_there(body)
     pushes, acknowledgements = _operations(body)
     if pushes and service.is_push_paused:

@@ -25,8 +25,7 @@ Stages expire (`server.stage_retention`), and commits are forgotten later (`serv
 committed again after that would be taken for new.
 
 **Payloads.** One that is JSON text is kept as JSON and given to HTTP consumers as such; any other is kept as bytes and
-given to them as base64. `json_payloads` decides that per row, after a check of the whole batch that is right for
-most.
+given to them as base64. `json_payloads` decides that for each row by itself.
 
 **Ids.** A row with a `transaction_id` is a duplicate if its partition holds the id already, as with any push: it is
 left out and counted. A row without one gets an id made from the stage's and its place.

@@ -12,7 +12,7 @@ Nothing of the stream is believed: offsets, lengths and UTF-8 are checked before
 | `headers`        | string                  | yes           | none          | a JSON object       |
 
 The large and view forms of these types do as well. Any of them may be dictionary-encoded, and buffers may be
-compressed (LZ4, ZSTD).
+compressed (LZ4, ZSTD). Whatever form they come in, they may not become larger than `bytes_max` (`decoded_sizes`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forebay.broker.arrow import decoded_sizes
 from forebay.broker.arrow.json_payloads import binary_marks
 from forebay.broker.arrow.staged_rows import STAGED_SCHEMA, minted_ids
 from forebay.errors import Permanent
@@ -32,6 +33,7 @@ from forebay.model.queue import DEFAULT_PARTITION, NAME_CHARACTERS_MAX
 COLUMNS = ("payload", "partition", "transaction_id", "trace_id", "headers")
 _PIECE_ROWS = 10_000
 """Rows that are looked at in one go, so that other threads get their turn. As many as Spark sends in a batch."""
+_NO_STREAM = (pa.ArrowException, OSError, UnicodeDecodeError)
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -44,18 +46,50 @@ class ArrowRefused(Permanent):
         self.is_too_large = is_too_large
 
 
+def memory_bytes(body: bytes, bytes_max: int) -> int:
+    """How much memory `accepted` may need beside the body. `ArrowRefused` if the body itself says that it is too much.
+
+    What is repeated, by dictionaries and views, is found out only when the rows are decoded: then it may be all.
+    """
+    try:
+        size = decoded_sizes.announced(body).size_bytes
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            is_repeating = any(_is_repeating(field.type) for field in reader.schema)
+    except _NO_STREAM as error:
+        raise _no_stream(error) from error
+    if size > bytes_max:
+        raise _too_large(size, bytes_max)
+    return bytes_max if is_repeating else size
+
+
 def accepted(body: bytes, stage_id: str, *, payload_bytes_max: int, bytes_max: int) -> list[pa.RecordBatch]:
     """The rows of an IPC stream as batches of `STAGED_SCHEMA`, or `ArrowRefused`."""
+    memory_bytes(body, bytes_max)
     found: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in _received(body):
-        size += batch.nbytes
-        if size > bytes_max:
-            raise ArrowRefused(None, f"the rows have more than {bytes_max} bytes", is_too_large=True)
         for start in range(0, batch.num_rows, _PIECE_ROWS):
-            found.append(_checked(batch.slice(start, _PIECE_ROWS), stage_id, rows, payload_bytes_max))
+            piece = batch.slice(start, _PIECE_ROWS)
+            size += decoded_sizes.decoded_bytes(piece)
+            if size > bytes_max:
+                raise _too_large(size, bytes_max)
+            found.append(_checked(piece, stage_id, rows, payload_bytes_max))
             rows += found[-1].num_rows
     return found
+
+
+def _is_repeating(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _too_large(size: int, bytes_max: int) -> ArrowRefused:
+    return ArrowRefused(
+        None, f"the rows have {size} bytes or more when decoded, allowed are {bytes_max}", is_too_large=True
+    )
+
+
+def _no_stream(error: Exception) -> ArrowRefused:
+    return ArrowRefused(None, f"the body is no Arrow IPC stream: {str(error).splitlines()[0]}")
 
 
 def _received(body: bytes) -> Iterator[pa.RecordBatch]:
@@ -67,8 +101,8 @@ def _received(body: bytes) -> Iterator[pa.RecordBatch]:
             for batch in reader:
                 batch.validate(full=True)
                 yield batch
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise ArrowRefused(None, f"the body is no Arrow IPC stream: {str(error).splitlines()[0]}") from error
+    except _NO_STREAM as error:
+        raise _no_stream(error) from error
     if not body.endswith(b"\xff\xff\xff\xff\0\0\0\0"):
         raise ArrowRefused(None, "the Arrow IPC stream has no end marker: it was cut short")
 

@@ -1,54 +1,50 @@
-"""Which payloads are JSON text: all of a batch at once, and one by one only where they are not."""
+"""Which payloads are JSON text. Each is parsed by itself: what its neighbours hold cannot complete or break it.
+
+Every payload that counts as JSON is put into answers as it stands. One that is not would make the whole answer
+unreadable, other producers' messages included.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
-_any_json = msgspec.json.Decoder(msgspec.Raw)
-_decode_raw, _decode_lines = _any_json.decode, _any_json.decode_lines
+_decode = msgspec.json.Decoder(msgspec.Raw).decode
+_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def binary_marks(payloads: pa.Array) -> pa.Array:
     """1 for each payload that is not JSON text."""
-    if _are_all_json(payloads):
+    texts = payloads.to_pylist()
+    if _is_utf8(payloads) and _are_json(texts):
         return pa.repeat(pa.scalar(0, pa.uint8()), len(payloads))
-    return pa.array([0 if _is_json(payload) else 1 for payload in payloads.to_pylist()], pa.uint8())
+    return pa.array([0 if _is_json(text) else 1 for text in texts], pa.uint8())
 
 
-def _are_all_json(payloads: pa.Array) -> bool:
-    """One parse for all of them, as lines.
-
-    A value may not hold a line break of its own here: only then does as many values as lines mean one value each.
-    """
-    if b"\n" in _values(payloads):
-        return False
-    one_list = pa.ListArray.from_arrays(pa.array([0, len(payloads)], pa.int32()), payloads)
-    # As bytes, not as a buffer of Arrow's: what msgspec finds in bytes it need not copy.
-    text = pc.binary_join(one_list, b"\n")[0].as_py()
+def _is_utf8(payloads: pa.Array) -> bool:
+    """Whether each of them is. The parser passes over the insides of strings, so it does not notice."""
     try:
-        if not text.isascii():
-            text.decode()
-        return len(_decode_lines(text)) == len(payloads)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        payloads.cast(pa.string())
+    except pa.ArrowInvalid:
         return False
+    return True
 
 
-def _values(payloads: pa.Array) -> bytes:
-    """The bytes of all of them, one behind the other."""
-    _, offsets, values = payloads.buffers()
-    if values is None:
-        return b""
-    # Only those of these payloads: how long the buffer is altogether, its sender decides.
-    ends = memoryview(offsets)[4 * payloads.offset : 4 * (payloads.offset + len(payloads) + 1)].cast("i")
-    return bytes(memoryview(values)[ends[0] : ends[-1]])
-
-
-def _is_json(payload: bytes) -> bool:
+def _are_json(texts: Sequence[bytes]) -> bool:
     try:
-        payload.decode()
-        _decode_raw(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        for text in texts:
+            _decode(text)
+    except _NO_JSON:
+        return False
+    return True
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        text.decode()
+        _decode(text)
+    except _NO_JSON:
         return False
     return True
