@@ -33,6 +33,7 @@ from forebay.broker.overview import (
     DeadLetterFilter,
     DeadMessage,
     GroupLag,
+    LostMessages,
     PartitionStatus,
     QueueStatus,
     SeekTarget,
@@ -69,6 +70,9 @@ class Store(Protocol):
     async def queue(self, name: str) -> Queue | None: ...
 
     async def queues(self) -> list[QueueStatus]: ...
+
+    async def lost_messages(self) -> list[LostMessages]:
+        """What was accepted and cannot be read any more, by partition. Everything else goes on behind it."""
 
     async def partitions(self, queue: str, limit: int, offset: int) -> list[PartitionStatus]: ...
 

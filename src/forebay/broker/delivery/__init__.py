@@ -56,6 +56,7 @@ from forebay.broker.delivery.state import (
     due_us,
     encode_state,
     without_gone,
+    without_lost,
 )
 
 __all__ = [
@@ -85,4 +86,5 @@ __all__ = [
     "is_held",
     "released",
     "without_gone",
+    "without_lost",
 ]

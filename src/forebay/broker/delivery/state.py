@@ -108,6 +108,19 @@ def without_gone(state: DeliveryState, is_kept: Callable[[int], bool]) -> Delive
     return advanced(replace(state, pending=tuple(pending)))
 
 
+def without_lost(state: DeliveryState, is_lost: Callable[[int], bool]) -> DeliveryState:
+    """Forget what was delivered once and cannot be read any more."""
+    pending = [p for p in state.pending if not is_lost(p.seq)]
+    if len(pending) == len(state.pending):
+        return state
+    if not pending:
+        # Everything that was delivered is finished or lost: new messages come behind it.
+        return without_lease(replace(state, cursor_seq=state.last_seen_seq()), ())
+    if not any(p.is_leased for p in pending):
+        return advanced(without_lease(state, pending))
+    return advanced(replace(state, pending=tuple(pending)))
+
+
 def due_us(state: DeliveryState, now_us: int) -> int | None:
     """When something of what was delivered already may be claimed again, now at the earliest; None: nothing is left."""
     if state.lease_id and not state.yielded_us:

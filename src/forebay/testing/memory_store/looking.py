@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from forebay.broker.messages import ANSWER_BYTES_MAX, Message, count_within
-from forebay.broker.overview import PartitionStatus, QueueStatus, TraceEvent
+from forebay.broker.overview import LostMessages, PartitionStatus, QueueStatus, TraceEvent
 from forebay.model.queue import Queue
 from forebay.testing.memory_store.contents import SECOND_US, Contents, StoredQueue
 
@@ -14,6 +14,9 @@ class Looking(Contents):
     async def queue(self, name: str) -> Queue | None:
         found = self._queues.get(name)
         return found.info if found else None
+
+    async def lost_messages(self) -> list[LostMessages]:
+        return []
 
     async def queues(self) -> list[QueueStatus]:
         return [self._status(queue) for _, queue in sorted(self._queues.items())]
