@@ -9,6 +9,7 @@ WITH behind AS (
     LEFT JOIN states s ON s.group_id = g.id AND s.partition_id = p.id
     WHERE
         (:queue_id IS NULL OR g.queue_id = :queue_id)
+        AND (:after_partition IS NULL OR p.id > :after_partition AND p.id <= :last_partition)
         AND p.last_seq > max(coalesce(s.cursor_seq, g.start_seq), p.floor_seq)
 ), placed AS (
     SELECT behind.*, b.last_seq > behind.seq AND b.position >= 0 AS is_cut,

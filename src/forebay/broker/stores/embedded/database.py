@@ -58,6 +58,10 @@ class Database:
             self._connection.execute("ALTER TABLE states ADD COLUMN has_pending INTEGER NOT NULL DEFAULT 1")
         self._connection.execute(f"PRAGMA user_version={VERSION}")
 
+    def execute(self, statement: str, values: Any) -> sqlite3.Cursor:
+        """A statement with values of any kind, within the transaction."""
+        return self._begun().execute(statement, values)
+
     def one(self, statement: str, values: Sequence[object] = ()) -> Any:
         """The first row, or None."""
         return self._begun().execute(statement, values).fetchone()

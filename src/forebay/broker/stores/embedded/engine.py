@@ -7,6 +7,7 @@ import logging
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,12 @@ class Engine:
         shared = (self.database, self.queues, self._index, self.popper, clock)
         self.overview = Overview(*shared)
         self.retention = Retention(*shared, self.answering.freed)
-        self._pusher = Pusher(self.queues, self._index, clock, kept=self.overview.kept, waiting=self.overview.waiting)
+        self._pusher = Pusher(self.queues, self._index, clock, self.database)
         self.traces = Traces(self.database, self.queues, clock)
         self.stages = Stages(directory, self.database, clock)
-        committer = StageCommitter(self.database, self.queues, self._index, self.stages, clock, self.overview.waiting)
+        committer = StageCommitter(
+            self.database, self.queues, self._index, self.stages, clock, partial(self._pusher.waiting, is_urgent=True)
+        )
         self.transactions = Transactions(
             self.database, self.queues, self._pusher, self.answering, self.letters, self.stages, committer
         )

@@ -6,7 +6,7 @@ is settled, except for ids (`given_ids`), which are found from the moment they a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -73,7 +73,7 @@ class MessageIndex:
     ) -> None:
         """A record was written; this is each partition's share of it. To be looked up when it is settled."""
         self._tail.add(queue.queue_id, first_seq, position, shares, created_us)
-        _make_ready(queue, shares)
+        _tell_groups(queue, shares)
 
     @property
     def is_tail_long(self) -> bool:
@@ -98,7 +98,7 @@ class MessageIndex:
         record = IndexTail()
         record.add(queue.queue_id, first_seq, position, shares, created_us)
         self._write(record)
-        _make_ready(queue, shares)
+        _tell_groups(queue, shares)
 
     def _write(self, tail: IndexTail) -> None:
         self._database.many(
@@ -222,9 +222,11 @@ class MessageIndex:
         damage.clear()
 
 
-def _make_ready(queue: OpenQueue, partition_ids: Iterable[int]) -> None:
-    """Let groups that know which partitions have something for them know of these too."""
+def _tell_groups(queue: OpenQueue, shares: Mapping[int, Share]) -> None:
+    """Let groups that know which partitions have something for them know of these too, and count what waits."""
     for group in queue.groups.values():
         if group.ready is not None:
-            for partition_id in partition_ids:
+            for partition_id in shares:
                 group.ready.add(partition_id)
+    if queue.waiting is not None and not queue.waiting.pushed(shares):
+        queue.waiting = None

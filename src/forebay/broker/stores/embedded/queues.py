@@ -15,6 +15,7 @@ import msgspec
 from forebay.broker.stores.embedded.data_directory import QUEUES
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.ready import ReadyList
+from forebay.broker.stores.embedded.waiting_count import WaitingCount
 from forebay.clock import Clock
 from forebay.commitlog import CommitLog, LogOptions
 from forebay.commitlog.filesystem import Filesystem, is_disk_full
@@ -44,6 +45,8 @@ class OpenQueue:
     log: CommitLog
     partitions: dict[str, int] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
+    waiting: WaitingCount | None = None
+    """Kept for a queue with a limit from the first push on that may not fit."""
 
     def wire_id(self, partition_id: int) -> str:
         """A partition's id as clients see it: it names its queue too, and is never used again."""
@@ -216,6 +219,11 @@ class Queues:
                 self._let_go(self.by_id.pop(queue.queue_id))
             else:
                 queue.forget_partition(partition)
+
+    def forget_counts(self) -> None:
+        """What was counted of what waits may be of something that was rolled back."""
+        for queue in self.by_id.values():
+            queue.waiting = None
 
     def keep_made(self) -> None:
         """What was made so far stays."""
