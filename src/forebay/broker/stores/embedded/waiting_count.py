@@ -47,7 +47,7 @@ class WaitingCount:
             return
         limit = max(PIECE_PLACES_MAX // max(len(group_ids), 1), 1)
         rows = database.all(
-            "SELECT id, pushed, removed FROM partitions WHERE queue_id = ? AND id > ? ORDER BY id LIMIT ?",
+            "SELECT id, pushed, removed FROM partitions NOT INDEXED WHERE queue_id = ? AND id > ? ORDER BY id LIMIT ?",
             (queue_id, self._upto, limit),
         )
         pushed = sum(row[1] for row in rows)
