@@ -94,7 +94,7 @@ class UnsupportedManifestVersion(LogUnopenable):
     def __init__(self, base: Path, file: str, version: int, supported: int) -> None:
         super().__init__(
             base / file,
-            f"manifest version {version} is not supported, this Forebay reads version {supported}",
+            f"manifest version {version} is not supported, this Forebay reads versions up to {supported}",
             remedy="Open the log with the Forebay that wrote it",
         )
         self.version = version

@@ -85,7 +85,17 @@ class CommitLog:
                 raise
         except OSError as error:
             raise not_accessible(base, error) from error
-        writer = LogWriter(filesystem, base, options, clock, store, found.state, found.generation, found.file)
+        writer = LogWriter(
+            filesystem,
+            base,
+            options,
+            clock,
+            store,
+            found.state,
+            found.generation,
+            found.file,
+            must_seal=found.is_of_old_version and found.state.position > 0,
+        )
         reader = LogReader(filesystem, base, options, lambda: writer.state)
         return cls(base, options, lock, writer, reader, found.report)
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from forebay.commitlog import layout
 from forebay.commitlog.filesystem import File, Filesystem, Kind, write_fully
 from forebay.commitlog.layout import POINTER, QUARANTINE, SLOTS
-from forebay.commitlog.manifest import Entries, Manifest, ManifestStore
+from forebay.commitlog.manifest import VERSION, Entries, Manifest, ManifestStore
 from forebay.commitlog.scan import SegmentScan
 from forebay.commitlog.state import LogState
 from forebay.errors import (
@@ -68,6 +68,8 @@ class Recovered:
     generation: int
     file: File
     report: RecoveryReport
+    is_of_old_version: bool = False
+    """Whether the active segment may hold records of an older version."""
 
 
 def recover(filesystem: Filesystem, base: Path, store: ManifestStore, day: str, chunk_bytes: int) -> Recovered:
@@ -85,10 +87,13 @@ def recover(filesystem: Filesystem, base: Path, store: ManifestStore, day: str, 
     recovered = Recovered(state, manifest.generation, _open_active(filesystem, base, manifest), RecoveryReport())
     try:
         _adopt(filesystem, base, recovered, chunk_bytes)
-        if not recovered.report.is_clean:
+        recovered.is_of_old_version = manifest.version < VERSION
+        if not recovered.report.is_clean or recovered.is_of_old_version:
+            # Of an old version: also before anything new is written, which an older Forebay would take for damage.
             recovered.file.sync()
             recovered.generation += 1
             store.write(recovered.state.manifest(recovered.generation))
+        if not recovered.report.is_clean:
             _log(base, recovered.report)
     except BaseException:
         recovered.file.close()

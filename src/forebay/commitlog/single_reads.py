@@ -16,7 +16,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
-from forebay.commitlog.block import HEADER_BYTES, Header, crc_holds, parse_header
+from forebay.commitlog.block import HEADER_BYTES, Header, checksum_of_path, crc_holds, parse_header
 from forebay.commitlog.columns import BodyRefused
 from forebay.commitlog.filesystem import File
 from forebay.commitlog.manifest import Entry
@@ -59,6 +59,7 @@ class SingleReads:
         self._lock = threading.Lock()
         self._file: File | None = None
         self._path = ""
+        self._path_checksum = 0
         self._window = b""
         self._window_at = 0
         self._was_large = False
@@ -68,6 +69,7 @@ class SingleReads:
         """The record that starts with `first_seq` at `position` of the segment; None if something is odd about it."""
         with self._lock:
             found = self._found(entry, position)
+            path_checksum = self._path_checksum
             if len(self._window) > _WINDOW_BYTES:
                 self._window = b""  # of a large record, which has it now
         _kept.add(self)
@@ -76,7 +78,7 @@ class SingleReads:
         data, offset, header = found
         if header.first_seq != first_seq or header.is_filler or not header.has_crc:
             return None
-        if not crc_holds(data, offset, header):
+        if not crc_holds(data, offset, header, path_checksum):
             return None
         if 2 * header.size < len(data) or offset % 4:
             # A copy: else the record would keep the whole window in memory, or its integers are not where they should.
@@ -105,6 +107,7 @@ class SingleReads:
         if self._file is None or self._path != entry.path:
             self._close()
             self._file, self._path = self._open(entry), entry.path
+            self._path_checksum = checksum_of_path(entry.path)
         offset = position - self._window_at
         if not 0 <= offset <= len(self._window) - HEADER_BYTES:
             size = HEADER_BYTES if self._was_large else _WINDOW_BYTES

@@ -51,7 +51,10 @@ class LogWriter:
         state: LogState,
         generation: int,
         file: File,
+        *,
+        must_seal: bool = False,
     ) -> None:
+        """`must_seal`: nothing more may be written to the active segment."""
         self._filesystem = filesystem
         self._base = base
         self._options = options
@@ -59,8 +62,10 @@ class LogWriter:
         self._store = store
         self._generation = generation
         self._file = ActiveFile(file, state.position, options.segment_bytes)
-        self._must_seal = False
+        # Records of two versions never share a segment: a search behind damage knows which to look for.
+        self._must_seal = must_seal
         self._manifest_is_current = True
+        self._path_checksum = block.checksum_of_path(state.path)
         self._day_ends_us = layout.end_of_day(state.path)
         self._records_until_sample = 0
         self._last_sample_shrank = False
@@ -97,11 +102,12 @@ class LogWriter:
         return SeqRange(first_seq, first_seq + count - 1)
 
     def _write(self, pieces: Sequence[block.Piece], next_seq: int) -> None:
-        size = sum(map(len, pieces))
+        size = sum(map(len, pieces)) + block.CRC_BYTES
         self._be_ready_for(size)
         entries, path, position, first_seq, file_seq = self.state
+        record = block.sealed(pieces, block.checksum_of_place(self._path_checksum, position))
         try:
-            self._file.write(pieces, size, position)
+            self._file.write(record, size, position)
         except OSError as error:
             raise self._failed(error, size) from error
         self.last_position = position
@@ -171,6 +177,7 @@ class LogWriter:
         self._file.close(state.position)
         self._file = ActiveFile(file, 0, self._options.segment_bytes)
         self._must_seal = False
+        self._path_checksum = block.checksum_of_path(path)
         self._day_ends_us = layout.end_of_day(path)
         self.counters.rolls += 1
         if is_empty and state.path != path:
