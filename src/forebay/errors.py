@@ -194,11 +194,15 @@ class RangeGone(Permanent):
 
 
 class AppendFailed(Transient):
-    """The append is not durable and was not acknowledged. Nothing of it will be read in this process; append again."""
+    """The append is not durable and was not acknowledged. Nothing of it will be read in this process; append again.
+
+    Except when `is_outcome_unknown`: the disk refused to take its bytes back too, and the next opening may find them.
+    """
 
     def __init__(self, path: Path, message: str, *, remedy: str | None = None) -> None:
         super().__init__(f"{path}: {message}", remedy=remedy)
         self.path = path
+        self.is_outcome_unknown = False
 
 
 class DiskFull(AppendFailed):

@@ -3,7 +3,8 @@
 Not for two threads at once; `CommitLog` holds a lock around it. Its promises:
 
 - `commit` returns when everything it was given is durable. When it raises, nothing of it is part of the log: the
-  position and the next seq are what they were, and the segment is cut back to them.
+  position and the next seq are what they were, and the segment is cut back to them. Where the disk refuses that as
+  well, the error says that the outcome is unknown: a crash may leave the bytes to the next opening.
 - A failed sync seals the segment at the last byte that was synced before. The bytes behind it may or may not have
   reached the disk; no later sync can tell, so they are never part of the log, and the next append goes into a new file.
 - A full disk changes nothing: cut back, raise `DiskFull`, try afresh at the next append.
@@ -273,9 +274,12 @@ class LogWriter:
         if self._must_seal:
             self.counters.failed_syncs += 1
             logger.error("%s", refusal, extra={"action": "log_sync_failed"})
-            # At once where the disk lets us, so that the next append need not; it tries again if not.
-            with contextlib.suppress(OSError, AppendFailed):
+            # At once where the disk lets us, so that the next append need not; it tries again if not. Until it is
+            # sealed, a crash leaves to the next opening whatever the failed write has left.
+            try:
                 self.roll()
+            except (OSError, AppendFailed):
+                refusal.is_outcome_unknown = True
         return refusal
 
     def _refusal(self, error: OSError, what: str, kind: type[AppendFailed] = AppendFailed) -> AppendFailed:
