@@ -45,6 +45,8 @@ that lists the segments, `docs/internals/` shows both with worked examples.
 | segments in a log    | 4,194,304                                      | refused when read                 |
 | memory of a reader   | `read_chunk_bytes` (1 MiB), or one record      |                                   |
 | kept open for reads  | one segment, and 128 KiB of it, in 64 logs     | the log read longest ago lets go  |
+| kept open for writes | one segment, in a quarter as many logs as the  | the log written longest ago lets  |
+|                      | process may have files open, 64 to 4,096       | go                                |
 | seek marks in memory | 256 segments                                   | the least used is found by walking|
 
 **What it does not do**: know queues, partitions, groups or leases (the broker's), delete single messages (whole

@@ -105,7 +105,7 @@ def read_manifest(filesystem: Filesystem, base: Path, store: ManifestStore) -> M
     """The manifest in force; None only where nothing says that there ever was a message."""
     pointer = filesystem.status(base / POINTER)
     if pointer.kind is Kind.ABSENT or (pointer.kind is Kind.FILE and pointer.size == 0):
-        found = _sign_of_messages(filesystem, base, store)
+        found = sign_of_messages(filesystem, base, store)
         if found is None:
             return None
         if pointer.kind is Kind.ABSENT:
@@ -114,7 +114,8 @@ def read_manifest(filesystem: Filesystem, base: Path, store: ManifestStore) -> M
     return store.read()
 
 
-def _sign_of_messages(filesystem: Filesystem, base: Path, store: ManifestStore) -> str | None:
+def sign_of_messages(filesystem: Filesystem, base: Path, store: ManifestStore) -> str | None:
+    """What says that the log has, or had, a message; None when nothing does."""
     for path in layout.segments(filesystem, base):
         if size := filesystem.status(base / path).size:
             return f"{path} holds {size} bytes"

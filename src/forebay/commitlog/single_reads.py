@@ -13,42 +13,19 @@ Only what is as it should be is found here. Whatever is odd about a record is le
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 
 from forebay.commitlog.block import HEADER_BYTES, Header, checksum_of_path, crc_holds, parse_header
 from forebay.commitlog.columns import BodyRefused
 from forebay.commitlog.filesystem import File
+from forebay.commitlog.kept_open import FEW_FILES, KeptOpen
 from forebay.commitlog.manifest import Entry
 from forebay.commitlog.plain import PlainRecord
 
 _WINDOW_BYTES = 128 << 10
-_KEPT_MAX = 64
 
 
-class _Kept:
-    """The logs of this process that have something open, those read last at the end."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._logs: OrderedDict[SingleReads, None] = OrderedDict()
-
-    def add(self, log: SingleReads) -> None:
-        """`log` was read; if there are too many now, the one that was not read for longest lets go."""
-        with self._lock:
-            self._logs[log] = None
-            self._logs.move_to_end(log)
-            oldest = self._logs.popitem(last=False)[0] if len(self._logs) > _KEPT_MAX else None
-        # With nobody's lock in hand: two logs that let go of each other would wait for ever.
-        if oldest is not None:
-            oldest.close()
-
-    def remove(self, log: SingleReads) -> None:
-        with self._lock:
-            self._logs.pop(log, None)
-
-
-_kept = _Kept()
+_kept = KeptOpen(lambda: FEW_FILES)
 
 
 class SingleReads:
@@ -90,10 +67,10 @@ class SingleReads:
 
     def let_go(self) -> None:
         """Close the segment, which may have been removed: its space is free when nobody has it open."""
-        self.close()
+        self.let_go_of_file()
         _kept.remove(self)
 
-    def close(self) -> None:
+    def let_go_of_file(self) -> None:
         with self._lock:
             self._close()
 

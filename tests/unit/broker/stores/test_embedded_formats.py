@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from forebay.broker.stores.embedded.database import VERSION, Database
+from forebay.broker.stores.embedded.index import PARTITION_COLUMNS
 from forebay.errors import Permanent
 
 
@@ -22,6 +23,16 @@ def test_newer_database_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
         Database(path)
     assert path.read_bytes() == before
     assert [found.name for found in tmp_path.iterdir()] == ["store.sqlite"]
+
+
+def test_claims_look_for_lost_records_in_an_index_of_those_alone(tmp_path: Path) -> None:
+    """Else every claim would look at all records of its partition."""
+    database = Database(tmp_path / "store.sqlite")
+    statement = f"EXPLAIN QUERY PLAN SELECT {PARTITION_COLUMNS} FROM partitions p WHERE p.id = ?"
+    steps = [step for *_, step in database.all(statement, (1,))]
+    assert any("INDEX lost_blocks (partition_id=?)" in step for step in steps), steps
+    assert not any(step.startswith("SEARCH blocks USING PRIMARY KEY") for step in steps)
+    database.close()
 
 
 @pytest.mark.parametrize("version", range(1, VERSION))

@@ -5,6 +5,7 @@ All of it can be made again from the database and the logs, and is, when a cycle
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 from dataclasses import dataclass, field
@@ -12,12 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from forebay.broker.stores.embedded.data_directory import QUEUES
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.ready import ReadyList
 from forebay.clock import Clock
 from forebay.commitlog import CommitLog, LogOptions
-from forebay.commitlog.filesystem import Filesystem
+from forebay.commitlog.filesystem import Filesystem, Kind
+from forebay.commitlog.layout import QUARANTINE, QUEUES, foreign_names
+from forebay.commitlog.manifest import ManifestStore
+from forebay.commitlog.recovery import sign_of_messages
 from forebay.errors import UnknownQueue
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of
 
@@ -80,15 +83,25 @@ class Queues:
         names = self._filesystem.list_directory(self._directory / QUEUES)
         numbers = {int(name) for name in names if name.isdecimal()}
         self._last_number = max([0, *numbers, *(row or ())])
-        strangers = sorted(numbers - self.by_id.keys())
+        strangers = [number for number in sorted(numbers - self.by_id.keys()) if not self._removed_if_empty(number)]
         if strangers:
-            # Of a queue that was being made, or removed, when the process was killed; or of another database.
+            # Of a queue that was being removed when the process was killed; or of another database.
             logger.warning(
                 "%s: logs of no queue that the database knows: %s; they are left alone",
                 self._directory / QUEUES,
                 ", ".join(map(str, strangers)),
                 extra={"action": "store_strange_logs"},
             )
+
+    def _removed_if_empty(self, number: int) -> bool:
+        """Remove the log of a queue that was being made when that failed: it holds nothing."""
+        path, filesystem = self._log_path(number), self._filesystem
+        has_messages = sign_of_messages(filesystem, path, ManifestStore(filesystem, path)) is not None
+        has_more = filesystem.status(path / QUARANTINE).kind is not Kind.ABSENT or foreign_names(filesystem, path)
+        if has_messages or has_more:
+            return False
+        remove_directory(path)
+        return True
 
     def _read(self) -> None:
         for row in self._database.all("SELECT id, name, namespace, task, options, created_us FROM queues ORDER BY id"):
@@ -109,7 +122,9 @@ class Queues:
         return queue
 
     def _open_log(self, queue_id: int) -> CommitLog:
-        return CommitLog.open(self._log_path(queue_id), self._options, clock=self._clock, filesystem=self._filesystem)
+        return CommitLog.open(
+            self._log_path(queue_id), self._options, clock=self._clock, filesystem=self._filesystem, is_owned=True
+        )
 
     def _log_path(self, queue_id: int) -> Path:
         return self._directory / QUEUES / str(queue_id)
@@ -154,7 +169,12 @@ class Queues:
         self._last_number += 1
         statement = "INSERT INTO queues (id, name, namespace, task, options, created_us) VALUES (?, ?, ?, ?, ?, ?)"
         self._database.do(statement, (self._last_number, *values))
-        queue = self._open(self._last_number, *values)
+        try:
+            queue = self._open(self._last_number, *values)
+        except BaseException:
+            self._database.do("DELETE FROM queues WHERE id = ?", (self._last_number,))
+            remove_directory(self._log_path(self._last_number))
+            raise
         self._made.append((queue, None))
         return queue
 
@@ -223,4 +243,11 @@ class Queues:
 
 def remove_log(queue: OpenQueue) -> None:
     queue.log.close()
-    shutil.rmtree(queue.log.base, ignore_errors=True)
+    remove_directory(queue.log.base)
+
+
+def remove_directory(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    # One that is empty goes without a file handle, should that be what is missing.
+    with contextlib.suppress(OSError):
+        path.rmdir()
