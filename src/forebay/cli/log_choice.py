@@ -14,7 +14,7 @@ from forebay.errors import Permanent, UnknownQueue
 LogArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[DIR|QUEUE]",
+        metavar="DIR|QUEUE",
         help="A log's directory (where manifest.current is), a data directory, or with --data-dir a queue's name.",
     ),
 ]
