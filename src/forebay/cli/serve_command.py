@@ -23,6 +23,7 @@ from forebay.api.service import Service
 from forebay.assemble import api_service, broker_store
 from forebay.broker.store import Store
 from forebay.cli import output
+from forebay.cli.file_handles import raise_limit
 from forebay.cli.port_owner import port_owner
 from forebay.cli.settings_flags import with_settings
 from forebay.config.keys import KEYS, ValueRefused
@@ -59,6 +60,7 @@ def serve(
     settings = _overridden(loaded.settings, {"host": host, "port": port, "store": store})
     refuse_strangers(settings.server, is_insecure=insecure)
     logging.basicConfig(level=settings.server.log_level.upper(), format="forebay: %(levelname)s: %(message)s")
+    raise_limit()
     listening = _listen(settings.server)
     try:
         with _kept_nowhere(settings) as kept:

@@ -18,7 +18,7 @@ from forebay.broker.push_run import QUEUED
 from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.answering import Answering
 from forebay.broker.stores.embedded.committing import StageCommitter
-from forebay.broker.stores.embedded.data_directory import DATABASE_FILE, QUEUES
+from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
 from forebay.broker.stores.embedded.database import CommitFailed, Database
 from forebay.broker.stores.embedded.figures import CountedQueue
 from forebay.broker.stores.embedded.index import MessageIndex
@@ -38,8 +38,9 @@ from forebay.broker.stores.embedded.transactions import Transactions
 from forebay.broker.stores.embedded.work_line import Work
 from forebay.clock import Clock
 from forebay.commitlog import LogOptions
-from forebay.commitlog.access import not_accessible, take_lock
+from forebay.commitlog.access import not_accessible, take_lock_of
 from forebay.commitlog.filesystem import Filesystem, Lock
+from forebay.commitlog.layout import QUEUES
 from forebay.errors import DamagedRange, ForebayError, InvariantBroken, StoreUnavailable
 
 logger = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class Engine:
         """Take the directory, make or open what is in it, and catch up with what a crash left behind."""
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self._lock: Lock = take_lock(filesystem, directory)
+            self._lock: Lock = take_lock_of(filesystem, directory)
             (directory / QUEUES).mkdir(exist_ok=True)
             self.database = Database(directory / DATABASE_FILE)
         except OSError as error:

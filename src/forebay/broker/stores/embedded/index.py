@@ -51,7 +51,7 @@ class Partition(NamedTuple):
 PARTITION_COLUMNS = (
     "p.id, p.name, p.last_seq, p.newest_us, p.floor_seq, p.pushed, "
     "EXISTS (SELECT 1 FROM deleted_messages WHERE partition_id = p.id) "
-    "OR EXISTS (SELECT 1 FROM blocks WHERE partition_id = p.id AND position < 0), p.queue_id"
+    "OR EXISTS (SELECT 1 FROM blocks INDEXED BY lost_blocks WHERE partition_id = p.id AND position < 0), p.queue_id"
 )
 """A `Partition`, column by column; `p` is the row of `partitions`."""
 
@@ -145,7 +145,8 @@ class MessageIndex:
     def lost_ranges(self, partition_id: int, seq: int) -> list[tuple[int, int]]:
         """First and last seq of the partition's records that are lost, of those that reach behind `seq`."""
         return self._database.all(
-            "SELECT first_seq, last_seq FROM blocks WHERE partition_id = ? AND position < 0 AND last_seq > ?",
+            "SELECT first_seq, last_seq FROM blocks INDEXED BY lost_blocks "
+            "WHERE partition_id = ? AND position < 0 AND last_seq > ?",
             (partition_id, seq),
         )
 
@@ -156,7 +157,8 @@ class MessageIndex:
     def count_upto(self, queue: OpenQueue, partition_id: int, name: str, seq: int) -> int:
         """How many messages the partition ever had up to `seq`, and behind it those that are lost."""
         (lost,) = self._database.one(
-            "SELECT coalesce(sum(count), 0) FROM blocks WHERE partition_id = ? AND position < 0 AND first_seq > ?",
+            "SELECT coalesce(sum(count), 0) FROM blocks INDEXED BY lost_blocks "
+            "WHERE partition_id = ? AND position < 0 AND first_seq > ?",
             (partition_id, seq),
         )
         return int(lost) + self._count_upto(queue, partition_id, name, seq)
