@@ -12,6 +12,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from forebay.api.access import Access, read_keys
+from forebay.api.browsers import browsers_for
 from forebay.api.memory import Memory
 from forebay.api.service import Limits, Service
 from forebay.broker.encryption import cipher_from
@@ -81,6 +82,7 @@ def api_service(settings: Settings, store: Store, *, store_name: str) -> Service
             poll_seconds_max=int(server.poll_time.total_seconds()),
         ),
         memory=Memory(server.memory_size),
+        browsers=browsers_for(server.host, server.allowed_hosts, has_keys=bool(server.keys)),
         access=read_keys(Path(server.keys)) if server.keys else Access(),
         retention_seconds=server.retention_interval.total_seconds(),
         stage_seconds=server.stage_retention.total_seconds(),

@@ -30,10 +30,13 @@ class App:
         route: Route | None = None
         answer: Answer | StreamedAnswer
         try:
+            browsers = service.browsers
             if method == "OPTIONS":
+                browsers.check(request.headers, method, changes=False)
                 answer = self.router.options(request.raw_path)
             else:
                 route, request.path = self.router.find(method, request.raw_path)
+                browsers.check(request.headers, method, changes=route.changes or route.method != "GET")
                 service.access.check(request.headers, route.scope)
                 if not service.is_serving and route.scope is not Scope.OPEN:
                     service.check_serves(route.needs)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from forebay.api.access import Access
 from forebay.api.answer_sizes import AnswerSizes
 from forebay.api.body_stream import BODY_BYTES_MAX, BODY_SECONDS_MAX
+from forebay.api.browsers import Browsers
 from forebay.api.memory import Memory
 from forebay.api.problems import unavailable
 from forebay.api.routing import Needs
@@ -56,6 +57,7 @@ class Service:
     limits: Limits = Limits()
     memory: Memory = field(default_factory=Memory)
     answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
+    browsers: Browsers = field(default_factory=Browsers)
     access: Access = field(default_factory=Access)
     counts: Counts = field(default_factory=Counts)
     retention_seconds: float = 30.0

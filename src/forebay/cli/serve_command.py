@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import socket
 import tempfile
@@ -19,6 +18,7 @@ from typing import Annotated
 
 import typer
 
+from forebay.api.browsers import is_loopback
 from forebay.api.service import Service
 from forebay.assemble import api_service, broker_store
 from forebay.broker.store import Store
@@ -96,19 +96,12 @@ def _overridden(settings: Settings, given: dict[str, str | None]) -> Settings:
 
 def refuse_strangers(server: ServerSettings, *, is_insecure: bool) -> None:
     """Without keys, only this machine may connect."""
-    if server.keys or is_insecure or _is_loopback(server.host):
+    if server.keys or is_insecure or is_loopback(server.host):
         return
     raise ListensToEverybody(
         f"{server.host} can be reached by others, and there are no API keys",
         remedy="Name a file of keys with --server-keys, listen on 127.0.0.1, or say --insecure",
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _listen(server: ServerSettings) -> socket.socket:

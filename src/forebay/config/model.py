@@ -127,6 +127,12 @@ class ServerSettings(Section):
         default="",
         description="The file with the API keys. Without one, everybody who can connect may do everything.",
     )
+    allowed_hosts: str = Field(
+        default="",
+        description="The names by which clients call this server (their `Host` header), with commas between them; `*` "
+        "allows any. Loopback names always do. If empty, a server without keys on a loopback address serves loopback "
+        "names only, so that no web page can reach it by way of a name of its own.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning",
         description="What the server writes to stderr. `info` tells of every flush of buffer files as well.",
