@@ -15,7 +15,7 @@ from forebay.api.access import Access, read_keys
 from forebay.api.browsers import browsers_for
 from forebay.api.memory import Memory
 from forebay.api.service import Limits, Service
-from forebay.broker.encryption import cipher_from
+from forebay.broker.encryption import Cipher, cipher_from
 from forebay.broker.sealed_store import SealedStore
 from forebay.broker.store import Store
 from forebay.broker.waiting import WaitingRoom
@@ -66,7 +66,7 @@ def api_service(settings: Settings, store: Store, *, store_name: str) -> Service
         buffer_directory(settings).absolute(),
         clock,
         limits=buffer_limits(settings.buffer),
-        cipher=cipher_from(os.environ, None),
+        cipher=queue_cipher(settings),
         is_remote=store_name.startswith("postgres"),
         on_stored=waiting.announce_items,
     )
@@ -98,18 +98,23 @@ def broker_store(settings: Settings) -> tuple[Store, str]:
         from forebay.broker.stores.embedded import EmbeddedStore
 
         store = EmbeddedStore(settings.data_dir, log_options(settings.log))
-        return _sealed(store), f"embedded, data in {settings.data_dir}"
+        return _sealed(store, settings), f"embedded, data in {settings.data_dir}"
     if url.startswith(("postgresql://", "postgres://")):
         from forebay.broker.stores.postgres import PostgresStore
 
-        return _sealed(PostgresStore(url)), f"postgres at {_without_password(url)}"
+        return _sealed(PostgresStore(url), settings), f"postgres at {_without_password(url)}"
     allowed = "embedded, or a URL that begins with postgresql://"
     raise SettingsRefused([SettingFault("server.store", _without_password(url), allowed, "settings")])
 
 
-def _sealed(store: Store) -> Store:
-    """With the key of encrypted queues, if the environment has one."""
-    return cast(Store, SealedStore(store, cipher_from(os.environ, None)))
+def queue_cipher(settings: Settings) -> Cipher | None:
+    """The keys of encrypted queues, if there are any."""
+    file = settings.server.encryption_key_file
+    return cipher_from(os.environ, Path(file) if file else None)
+
+
+def _sealed(store: Store, settings: Settings) -> Store:
+    return cast(Store, SealedStore(store, queue_cipher(settings)))
 
 
 def _without_password(url: str) -> str:

@@ -261,6 +261,17 @@ class PayloadInClear(Permanent):
         self.queue = queue
 
 
+class PayloadSealed(Permanent):
+    """A message is encrypted and this server cannot open it. It was not claimed; start the server with its key."""
+
+    def __init__(self, queue: str, how: str) -> None:
+        super().__init__(
+            f"a message of queue {queue!r} is encrypted {how}",
+            remedy="Start the server with the key that sealed it: see server.encryption_key_file",
+        )
+        self.queue = queue
+
+
 class StageUnknown(Permanent):
     """The commit names stages that are not there: expired, aborted, or of another producer or epoch. Nothing was done.
 

@@ -78,7 +78,9 @@ def test_dead_letters_are_listed_replayed_and_purged(server: RunningServer) -> N
         refused = forebay(server, "dlq", "replay")
         assert refused.returncode == 1
         assert "--all" in refused.stderr
-        assert forebay(server, "dlq", "replay", "--queue", "fragile").stdout == "replayed 1\n"
+        assert forebay(server, "dlq", "replay", "--queue", "fragile").stdout == (
+            "replayed 1, each for the group in which it died\n"
+        )
     assert forebay(server, "dlq", "purge", "--all").stdout == "purged 0\n"
 
 

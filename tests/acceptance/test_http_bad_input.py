@@ -81,10 +81,9 @@ BAD_REQUESTS: list[tuple[str, str, Any, str]] = [
     ("GET", "/pop/queue/q?timeout=1e3", None, "timeout"),
     ("GET", "/pop/queue/q?timeout=99999999999", None, "timeout"),
     ("GET", "/pop/queue/q?partitions=0", None, "partitions"),
-    ("GET", "/pop/queue/q?subscriptionMode=sometimes", None, "subscriptionMode"),
+    ("GET", f"/pop/queue/q?subscriptionMode={'m' * 256}", None, "subscriptionMode"),
     ("GET", "/pop/queue/q?subscriptionFrom=yesterday", None, "subscriptionFrom"),
     ("GET", "/pop/queue/q?subscriptionFrom=0001-01-01T00:00:00%2B14:00", None, "subscriptionFrom"),
-    ("GET", "/pop/queue/q?subscriptionMode=from", None, "subscriptionFrom"),
     ("GET", f"/pop/queue/q?consumerGroup={'g' * 256}", None, "consumerGroup"),
     ("GET", "/pop/queue/q?consumerGroup=%00", None, "consumerGroup"),
     ("GET", f"/pop/queue/{'q' * 300}", None, "queue"),
@@ -110,7 +109,6 @@ BAD_REQUESTS: list[tuple[str, str, Any, str]] = [
         {"operations": [{"type": "push", "items": [OK, {**OK, "queue": "../x"}]}]},
         "operations[0].items[1].queue",
     ),
-    ("POST", "/transaction", {"operations": [{"type": "push", "items": [OK]}], "kv": [{"op": "check"}]}, "kv"),
     ("POST", "/configure", {"queue": "q", "options": {"leaseTme": 3}}, "options.leaseTme"),
     ("POST", "/configure", {"queue": "q", "options": {"leaseTime": -1}}, "options.leaseTime"),
     ("POST", "/configure", {"queue": "q", "options": {"leaseTime": "long"}}, "options.leaseTime"),
@@ -163,12 +161,53 @@ UNKNOWN: list[tuple[str, str, Any]] = [
     ("POST", "/consumer-groups/g/queues/{0}/partitions/p/seek", None),
     ("POST", "/consumer-groups/{0}/subscription", {"subscriptionTimestamp": "2026-01-01T00:00:00Z"}),
     ("GET", "/nothing/here/{0}", None),
+    ("GET", "/kvs/{0}", None),
+    ("DELETE", "/queues/{0}/clear", None),
+    ("POST", "/messages/{0}/t/retry", None),
+    ("POST", "/messages/{0}/t/dlq", None),
 ]
 
 
 @pytest.mark.parametrize(("method", "path", "body"), UNKNOWN)
 def test_what_does_not_exist_is_404(http: Http, method: str, path: str, body: Any) -> None:
     assert http.send(method, f"/api/v1{path.format(fresh())}", body).status == 404
+
+
+PUSH = {"type": "push", "items": [OK]}
+NOT_HERE: list[tuple[str, str, Any]] = [
+    ("POST", "/api/v1/kv", {"operations": []}),
+    ("GET", "/api/v1/kv/ns/key", None),
+    ("POST", "/api/v1/locks", {}),
+    ("POST", "/api/v1/timers", {}),
+    ("DELETE", "/api/v1/timers/q/a/b", None),
+    ("POST", "/api/v1/ephemeral/push", {}),
+    ("POST", "/api/v1/fetch", {}),
+    ("POST", "/api/v1/partitions/changed", {}),
+    ("POST", "/streams/v1/queries", {}),
+    ("GET", "/api/v1/migration/status", None),
+    ("GET", "/api/v1/pop/queue/q?conflation=true", None),
+    ("POST", "/api/v1/push", b"QPB1\0\0\0\0\0"),
+    ("POST", "/api/v1/transaction", b"QTB1\0\0\0\0\0"),
+    ("POST", "/api/v1/transaction", {"operations": [PUSH], "kv": [{"op": "check"}]}),
+    ("POST", "/api/v1/transaction", {"operations": [PUSH], "timers": [{"op": "set"}]}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), NOT_HERE)
+def test_what_queen_has_and_forebay_has_not_is_501_with_a_way_to_go(
+    http: Http, method: str, path: str, body: Any
+) -> None:
+    told = http.send(method, path, body)
+    assert (told.status, told.json["code"]) == (501, "not_here")
+    assert len(told.json["error"]) > 20
+    assert http.get("/api/v1/pop/queue/untouched").status == 204
+
+
+def test_pop_without_conflation_and_with_frames_is_answered_as_json(http: Http) -> None:
+    queue = fresh()
+    http.push(queue, 1)
+    told = http.get(f"/api/v1/pop/queue/{queue}?conflation=false&frames=true")
+    assert [message["data"] for message in told.json["messages"]] == [1]
 
 
 def test_payload_above_the_limit_is_413_and_names_it(http: Http) -> None:

@@ -80,6 +80,56 @@ def test_dead_letters_are_listed_replayed_and_purged_by_choice(http: Http) -> No
     assert http.send("DELETE", f"/api/v1/dlq?queue={queue}").json == {"success": True, "purged": 2}
 
 
+def test_dead_letter_is_replayed_for_its_group_unless_for_all(http: Http) -> None:
+    queue = fresh()
+    http.push(queue, "a")
+    for group in ("had-it", "lost-it"):
+        (message,) = http.pop(queue, consumerGroup=group)
+        status = "completed" if group == "had-it" else "dlq"
+        http.post("/ack", {**message, "status": status, "consumerGroup": group})
+    assert http.post("/dlq/replay", {"queue": queue, "consumerGroup": "lost-it"}).json["replayed"] == 1
+    assert http.pop(queue, consumerGroup="had-it") == []
+    (again,) = http.pop(queue, consumerGroup="lost-it")
+    http.post("/ack", {**again, "status": "dlq", "consumerGroup": "lost-it"})
+    assert http.post("/dlq/replay", {"queue": queue, "toAllGroups": True}).json["replayed"] == 1
+    assert [len(http.pop(queue, consumerGroup=group)) for group in ("had-it", "lost-it")] == [1, 1]
+
+
+def test_message_is_moved_to_the_dead_letters_and_retried(http: Http) -> None:
+    queue = fresh()
+    (pushed, *_) = http.push(queue, "a", "b")
+    place = f"/messages/{pushed['partitionId']}/{pushed['transactionId']}"
+    assert http.post(f"{place}/dlq", {"error": "poison"}).json["deadLetters"] == 1
+    (letter,) = http.get(f"/api/v1/dlq?queue={queue}").json["messages"]
+    assert (letter["errorMessage"], letter["data"]) == ("poison", "a")
+    assert http.post(f"{place}/dlq").status == 404
+    assert http.post(f"{place}/retry").json["replayed"] == 1
+    assert http.post(f"{place}/retry").status == 404
+    popped = http.pop(queue, batch=9)
+    assert [message["data"] for message in popped] == ["b", "a"]
+    http.post("/ack", popped[0])
+    finished = f"/messages/{popped[0]['partitionId']}/{popped[0]['transactionId']}/dlq"
+    assert (http.post(finished).status, http.post(finished).json["code"]) == (409, "finished")
+
+
+def test_queue_that_keeps_no_dead_letters_takes_none(http: Http) -> None:
+    queue = fresh()
+    http.post("/configure", {"queue": queue, "options": {"deadLetterQueue": False, "ttl": 3600}})
+    (pushed,) = http.push(queue, "a")
+    told = http.post(f"/messages/{pushed['partitionId']}/{pushed['transactionId']}/dlq")
+    assert (told.status, told.json["code"]) == (409, "no_letters")
+    assert len(http.pop(queue)) == 1
+
+
+def test_queue_is_cleared_whole_or_one_partition(http: Http) -> None:
+    queue = fresh()
+    items = [{"queue": queue, "partition": name, "payload": name} for name in ("a", "b", "a")]
+    http.post("/push", {"items": items})
+    assert http.send("DELETE", f"/api/v1/queues/{queue}/clear?partition=a").json["removed"] == 2
+    assert http.send("DELETE", f"/api/v1/queues/{queue}/clear").json == {"success": True, "queue": queue, "removed": 1}
+    assert http.pop(queue) == []
+
+
 def test_messages_are_browsed_page_by_page_and_stay(http: Http) -> None:
     queue = fresh()
     (first, *_) = http.push(queue, *range(5))

@@ -235,6 +235,45 @@ def test_one_pop_claims_several_partitions_under_one_lease(any_server: RunningSe
     drive(any_server, step)
 
 
+def test_one_transaction_acks_messages_of_several_pops(any_server: RunningServer) -> None:
+    async def step(client: Client) -> None:
+        queue, target = fresh(), fresh()
+        for partition in ("p1", "p2"):
+            await client.queue(queue).partition(partition).push([{"data": partition}])
+        messages = [message for _ in range(2) for message in await popped(client, queue, 1)]
+        assert sorted(data(messages)) == ["p1", "p2"]
+        transaction = client.transaction()
+        for message in messages:
+            transaction = transaction.ack(message)
+        result = await transaction.queue(target).push([{"data": "moved"}]).commit()
+        assert result["success"] is True
+        assert data(await popped(client, target)) == ["moved"]
+        assert await popped(client, queue) == []
+
+    drive(any_server, step)
+
+
+def test_message_is_acked_without_its_lease(any_server: RunningServer) -> None:
+    async def step(client: Client) -> None:
+        queue = fresh()
+        await client.queue(queue).push([{"data": n} for n in range(3)])
+        messages = [{**message, "leaseId": None} for message in await popped(client, queue)]
+        assert (await client.ack(messages[0], True))["success"] is True
+        assert (await client.ack(messages[1:], True))["success"] is True
+        assert await popped(client, queue) == []
+
+    drive(any_server, step)
+
+
+def test_group_that_starts_from_the_beginning_gets_what_was_there(any_server: RunningServer) -> None:
+    async def step(client: Client) -> None:
+        queue = fresh()
+        await client.queue(queue).push([{"data": 1}])
+        assert data(await popped(client, queue, group="g", mode="from_beginning")) == [1]
+
+    drive(any_server, step)
+
+
 def test_transaction_moves_a_message_on_or_changes_nothing(any_server: RunningServer) -> None:
     async def step(client: Client) -> None:
         source, target = fresh("source"), fresh("target")

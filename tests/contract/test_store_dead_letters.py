@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import configure, finish, item, push, take, taken_ids
-from forebay.broker.delivery import DEAD
+from forebay.broker.delivery import DEAD, addressed
 from forebay.broker.messages import PushItem
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.store import Store
@@ -87,7 +87,8 @@ async def test_replayed_letters_are_new_messages_at_the_end(store: Store, woken:
     assert [m.payload for m in popped.messages] == [b"b", b"\xff\0"]
     replayed = popped.messages[1]
     assert replayed.transaction_id not in ("a", "")
-    assert (replayed.attempts, replayed.trace_id, replayed.headers, replayed.is_binary) == (1, "t", b"{}", True)
+    assert (replayed.attempts, replayed.trace_id, replayed.is_binary) == (1, "t", True)
+    assert replayed.headers == addressed(b"{}", DEFAULT_GROUP)
     assert await store.replay_dead_letters(DeadLetterFilter(queue="orders")) == 0
 
 
@@ -132,3 +133,62 @@ async def test_many_letters_are_replayed_completely(store: Store) -> None:
     await finish(store, await take(store, 2_000), DEAD)
     assert await store.replay_dead_letters(EVERYTHING) == 1_100
     assert [m.payload.decode() for m in (await take(store, 2_000)).messages] == texts
+
+
+async def payloads(store: Store, group: str, **more: object) -> list[bytes]:
+    """All that the group gets, taken and finished."""
+    found = []
+    while (popped := await take(store, group=group, partitions=9, **more)).messages:  # type: ignore[arg-type]
+        found += [message.payload for message in popped.messages]
+        await finish(store, popped, group=group)
+    return found
+
+
+async def test_replayed_letter_reaches_the_group_alone_in_which_it_died(store: Store) -> None:
+    await kill(store, "a", group="g")
+    assert await payloads(store, "h") == [b"a"]
+    await push(store, "b")
+    assert await store.replay_dead_letters(DeadLetterFilter(group="g")) == 1
+    await push(store, "c")
+    assert await payloads(store, "h") == [b"b", b"c"]
+    assert await payloads(store, "g") == [b"b", b"a", b"c"]
+    assert await payloads(store, "late") == [b"a", b"b", b"c"], "as the messages were before they died for a group"
+    assert [lag.lag_messages for lag in await store.groups()] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("auto_ack", [False, True])
+async def test_group_passes_letters_of_others_that_are_all_there_is(store: Store, auto_ack: bool) -> None:
+    await push(store, *[str(n) for n in range(1_200)])
+    await finish(store, await take(store, 1_200, group="g"), DEAD, group="g")
+    assert len(await payloads(store, "h")) == 1_200
+    assert await store.replay_dead_letters(EVERYTHING) == 1_200
+    assert [lag.lag_messages for lag in await store.groups()] == [1_200, 1_200]
+    assert await payloads(store, "h", batch=10) == []
+    assert [lag.lag_messages for lag in await store.groups()] == [1_200, 0]
+    await push(store, "z")
+    assert [m.payload for m in (await take(store, group="h", auto_ack=auto_ack)).messages] == [b"z"]
+
+
+async def test_letters_of_several_groups_are_replayed_each_to_its_own(store: Store) -> None:
+    await kill(store, "a", group="g")
+    await finish(store, await take(store, group="h"), DEAD, group="h")
+    assert await store.replay_dead_letters(EVERYTHING) == 2
+    assert (await payloads(store, "g"), await payloads(store, "h")) == ([b"a"], [b"a"])
+
+
+async def test_replay_to_all_groups_is_delivered_to_everyone(store: Store) -> None:
+    await kill(store, "a", group="g")
+    assert await payloads(store, "h") == [b"a"]
+    assert await store.replay_dead_letters(EVERYTHING) == 1
+    await finish(store, await take(store, group="g"), DEAD, group="g")
+    assert await store.replay_dead_letters(EVERYTHING, to_all_groups=True) == 1
+    assert (await payloads(store, "g"), await payloads(store, "h")) == ([b"a"], [b"a"])
+
+
+async def test_replayed_letter_that_dies_again_is_replayed_to_its_group_again(store: Store) -> None:
+    await kill(store, "a", group="g")
+    await store.replay_dead_letters(EVERYTHING)
+    await finish(store, await take(store, group="g"), DEAD, group="g")
+    await store.replay_dead_letters(EVERYTHING)
+    assert await payloads(store, "h") == [b"a"]
+    assert await payloads(store, "g") == [b"a"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from fixtures.fix_stores import Woken
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY, Answer
 from forebay.broker.messages import Acknowledgement
@@ -88,7 +89,7 @@ async def test_answer_after_the_lease_ended_changes_nothing(store: Store, clock:
     assert ids(await take(store)) == ["a"]
 
 
-@pytest.mark.parametrize("lease_id", ["", "nobody's", "00000000-0000-0000-0000-000000000000"])
+@pytest.mark.parametrize("lease_id", ["nobody's", "00000000-0000-0000-0000-000000000000"])
 async def test_answer_with_a_foreign_lease_changes_nothing(store: Store, lease_id: str) -> None:
     await push(store, "a", "b")
     popped = await take(store)
@@ -297,3 +298,57 @@ async def test_clock_set_forward_ends_leases_and_loses_nothing(store: Store, clo
     await take(store, 1)
     clock.step(3600)
     assert await taken_ids(store) == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+async def test_clock_that_was_ahead_puts_no_partition_to_sleep(
+    unopened_store: Store, woken: Woken, clock: FakeClock, is_reopened: bool
+) -> None:
+    """Two failed messages: when the first is done, the second one's time, of the old clock, must not count either."""
+    store = unopened_store
+    await store.open(woken)
+    await configure(store, QueueOptions(retry_delay_ms=1000, lease_seconds=60))
+    await push(store, "a", "b")
+    await finish(store, await take(store), FAILED)
+    clock.step(-3600)
+    if is_reopened:
+        await store.close()
+        await store.open(woken)
+    assert await taken_ids(store, 1) == ["a"]
+    await push(store, "c")
+    assert await taken_ids(store, 1) == ["b"]
+    assert await taken_ids(store, 1) == ["c"]
+    await store.close()
+
+
+async def test_answer_without_a_lease_counts_while_its_group_holds_the_message(store: Store, clock: FakeClock) -> None:
+    await configure(store, QueueOptions(lease_seconds=30))
+    await push(store, "a", "b")
+    popped = await take(store, 1)
+    [message] = popped.messages
+
+    async def refusal(group: str = DEFAULT_GROUP) -> str:
+        [outcome] = await store.acknowledge([answer(popped, message, lease_id="", group=group)])
+        return outcome.answered.error
+
+    assert await refusal("other") == "Invalid or expired lease", "the message is not leased to that group"
+    assert await refusal() == "", "it is leased to this one"
+    assert await refusal() == "Invalid or expired lease", "it was answered, and the lease is over"
+    again = await take(store)
+    assert ids(again) == ["b"]
+    clock.advance(30)
+    [outcome] = await store.acknowledge([answer(again, again.messages[0], lease_id="")])
+    assert outcome.answered.error == "Invalid or expired lease", "the lease has ended by itself"
+    assert ids(await take(store)) == ["b"]
+
+
+async def test_answer_with_several_leases_counts_if_one_of_them_is_the_partitions(store: Store) -> None:
+    await store.push([item("a", "p1"), item("b", "p2"), item("c", "p1")])
+    first, second = await take(store, 1, partition="p1"), await take(store, 1, partition="p2")
+    neither = answer(first, first.messages[0], lease_id=frozenset(("x", second.lease_id)))
+    [outcome] = await store.acknowledge([neither])
+    assert outcome.answered.error == "Invalid or expired lease"
+    both = frozenset((first.lease_id, second.lease_id))
+    answers = [answer(popped, popped.messages[0], lease_id=both) for popped in (first, second)]
+    assert [one.answered.is_accepted for one in await store.acknowledge(answers)] == [True, True]
+    assert await taken_ids(store) == ["c"]

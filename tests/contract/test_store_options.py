@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from fixtures.store_steps import configure, finish, ids, item, push, take, taken_ids
+from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD, FAILED
-from forebay.broker.encryption import Cipher
+from forebay.broker.encryption import Address, Cipher
 from forebay.broker.messages import PopRequest
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.store import Store
@@ -34,7 +34,7 @@ async def test_configure_makes_a_queue_and_replaces_all_options(store: Store, cl
 
 
 async def test_every_option_is_kept(store: Store) -> None:
-    every = QueueOptions(1, 2, 3, 4, 5, 6, 7, 8, 9, False, False, 10, True)
+    every = QueueOptions(1, 2, 3, 4, 5, 6, 7, 8, 9, False, False, 10, True, False, 11)
     await configure(store, every)
     found = await store.queue("orders")
     assert found is not None
@@ -120,6 +120,48 @@ async def test_message_that_waited_too_long_becomes_a_dead_letter(store: Store, 
     assert {(letter.reason, letter.message.attempts) for letter in letters} == {("waited longer than 60 s", 0)}
 
 
+async def test_queue_without_dead_letters_keeps_none(store: Store, clock: FakeClock) -> None:
+    await configure(store, QueueOptions(retry_limit=0, max_wait_seconds=60, dead_letter_queue=False))
+    await push(store, *"abc")
+    await finish(store, await take(store, 1), FAILED)
+    await finish(store, await take(store, 1), DEAD, error="on purpose")
+    clock.advance(61)
+    assert await taken_ids(store) == [], "c has waited too long"
+    assert (await store.dead_letters(EVERYTHING, 9, 0))[1] == 0
+    assert [lag.lag_messages for lag in await store.groups()] == [0]
+
+
+async def test_message_older_than_its_ttl_is_delivered_no_more_and_removed(store: Store, clock: FakeClock) -> None:
+    await configure(store, QueueOptions(ttl_seconds=60, max_wait_seconds=100, retention_enabled=False))
+    await push(store, "a", "b")
+    clock.advance(60)
+    assert ids(await take(store, 1, group="other")) == ["a"], "it may still be delivered"
+    clock.advance(1)
+    await push(store, "c")
+    assert await taken_ids(store, 1) == ["c"]
+    assert (await store.dead_letters(EVERYTHING, 9, 0))[1] == 0
+    assert await store.apply_retention() == 2
+    assert ids(await store.read("orders", 1, 9)) == ["c"]
+
+
+@pytest.mark.parametrize("is_failed", [True, False])
+async def test_message_that_was_delivered_before_is_not_delivered_after_its_ttl(
+    store: Store, clock: FakeClock, is_failed: bool
+) -> None:
+    await configure(store, QueueOptions(ttl_seconds=60, lease_seconds=50, retry_delay_ms=0))
+    await push(store, "a")
+    clock.advance(11)
+    await push(store, "b")
+    popped = await take(store)
+    assert ids(popped) == ["a", "b"]
+    if is_failed:
+        await store.acknowledge([answer(popped, message, FAILED) for message in popped.messages])
+    clock.advance(49)
+    assert ids(await take(store)) == (["a", "b"] if is_failed else []), "it is leased, or not too old"
+    clock.advance(50 if is_failed else 1)
+    assert await taken_ids(store) == ([] if is_failed else ["b"])
+
+
 async def test_retention_removes_old_messages_finished_or_not(store: Store, clock: FakeClock) -> None:
     await configure(store, QueueOptions(retention_seconds=60))
     await store.push([item("a", "p1"), item("b", "p2"), item("c", "p1")])
@@ -200,7 +242,7 @@ async def test_one_pop_of_a_namespace_may_lease_partitions_of_several_queues(sto
 
 async def test_encrypted_queue_takes_no_payload_in_clear(store: Store) -> None:
     await configure(store, QueueOptions(encryption_enabled=True))
-    sealed = Cipher(bytes(32)).seal(b"{}", "orders")
+    sealed = Cipher(bytes(32)).seal(b"{}", Address("orders", "Default", "x"))
     with pytest.raises(PayloadInClear):
         await push(store, "clear")
     with pytest.raises(PayloadInClear):

@@ -114,3 +114,14 @@ async def test_failure_in_a_transaction_is_a_retry_like_any_other(store: Store, 
     again = await take(store, partition="Default")
     assert [(m.transaction_id, m.attempts) for m in again.messages] == [("a", 2)]
     assert ids(await take(store, partition="p2")) == ["b"]
+
+
+async def test_acks_of_several_pops_are_judged_by_the_leases_that_are_listed(store: Store) -> None:
+    await store.push([item("a", "p1"), item("b", "p2")])
+    pops = [await take(store, 1, partition="p1"), await take(store, 1, partition="p2")]
+    listed = frozenset(popped.lease_id for popped in pops)
+    foreign = [answer(popped, popped.messages[0], lease_id=frozenset(("elsewhere",))) for popped in pops]
+    assert (await store.transact([item("c", "p3")], foreign)).error == "Invalid or expired lease"
+    acks = [answer(popped, popped.messages[0], lease_id=listed) for popped in pops]
+    assert (await store.transact([item("c", "p3")], acks)).error == ""
+    assert await taken_ids(store, partitions=9) == ["c"]

@@ -73,6 +73,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             self.state,
             self.fresh(),
             self.options,
+            group="g",
             now_us=self.now_us,
             batch=batch,
             lease_id=name,
@@ -230,12 +231,12 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_due_earlier_than_the_state_says(self) -> None:
-        due_us = delivery.due_us(self.state, self.now_us)
+        due_us = delivery.due_us(self.state, self.options, self.now_us)
         if due_us == self.now_us:
             return
         last_us = due_us - 1 if due_us is not None else self.now_us + 10**12
         early = delivery.claim(
-            self.state, Candidates(), self.options, now_us=last_us, batch=1, lease_id="early", auto_ack=False
+            self.state, Candidates(), self.options, now_us=last_us, batch=1, lease_id="early", auto_ack=False, group="g"
         )
         assert early is None
 

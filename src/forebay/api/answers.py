@@ -94,11 +94,13 @@ class BufferedItem(PushedItem, gc=False):
 
 
 class FailedItem(Struct, rename="camel", tag_field="status", tag="failed"):
-    """A message of a push that was accepted in part: it was not."""
+    """A message of a push that was accepted in part: it was not, or that is not known."""
 
     index: int
     transaction_id: str
     error: str
+    outcome_unknown: bool
+    """True: it may be stored all the same. Sent again with its transactionId it is stored once."""
 
 
 class PushSummary(Struct, rename="camel"):

@@ -7,6 +7,7 @@ import logging
 from forebay.api.exchange import Answer, ClientGone, Request, StreamedAnswer, refusal
 from forebay.api.problems import Problem, problem_of
 from forebay.api.routes import ALL_ROUTES
+from forebay.api.routes.not_here import NOT_HERE
 from forebay.api.routing import Route, Router, Scope
 from forebay.api.service import Service
 from forebay.errors import ForebayError
@@ -20,7 +21,7 @@ class App:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.memory = service.memory
-        self.router = Router(ALL_ROUTES)
+        self.router = Router(ALL_ROUTES, NOT_HERE)
 
     async def answer(self, request: Request) -> Answer | StreamedAnswer | None:
         """Whatever happens, an answer; None when there is nobody to have it."""

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from forebay.api.parameters import checked_name
-from forebay.api.problems import Problem, wrong
+from forebay.api.problems import Problem, not_here, wrong
 from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY
 from forebay.broker.messages import PushItem
 from forebay.broker.push_run import PushRun
@@ -108,6 +108,10 @@ class SeekBody(Struct, rename="camel"):
     seq: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
 
 
+class BuryBody(Struct):
+    error: str | None = None
+
+
 class DeadLetterBody(Struct, rename="camel"):
     """Which dead letters. At least a queue, or `all`."""
 
@@ -118,6 +122,12 @@ class DeadLetterBody(Struct, rename="camel"):
     from_: Annotated[str, Meta(max_length=64)] | None = msgspec.field(default=None, name="from")
     to: Annotated[str, Meta(max_length=64)] | None = None
     all: bool = False
+
+
+class ReplayBody(DeadLetterBody, rename="camel"):
+    """Which dead letters, and for whom: each for the group in which it died, or for every group."""
+
+    to_all_groups: bool = False
 
 
 class TraceBody(Struct, rename="camel"):
@@ -132,6 +142,9 @@ class TraceBody(Struct, rename="camel"):
 class MaintenanceBody(Struct):
     enabled: bool
 
+
+_BINARY_BODIES = (b"QPB1", b"QTB1")
+"""How Queen's binary pushes and transactions begin."""
 
 Body = TypeVar("Body", bound=Struct)
 
@@ -162,6 +175,8 @@ def decoded(kind: type[Body], text: bytes | memoryview, *, is_optional: bool = F
     except msgspec.ValidationError as error:
         raise misread(error) from error
     except msgspec.DecodeError as error:
+        if bytes(text[:4]) in _BINARY_BODIES:
+            raise not_here("Queen's binary bodies are not known here; make the client without binary_push") from error
         raise wrong(None, f"the body is not JSON: {error}" if text else "the body is empty") from error
     return found
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from forebay.api.exchange import Request
 from forebay.api.parameters import Name, Switch, Text, Whole, time_us
-from forebay.api.problems import wrong
+from forebay.api.problems import not_here
 from forebay.broker.messages import PopRequest
 from forebay.model.queue import DEFAULT_GROUP
 
@@ -30,8 +30,8 @@ AUTOPILOT = Switch("autopilot", False, "Let the server choose what is not given 
 MODE = Text(
     "subscriptionMode",
     "",
-    "Where a group that is new to the queue starts. Other than `all`, it makes a queue that is not there yet.",
-    words=("", "all", "new", "new-only", "from", "timestamp"),
+    "Where a group that is new to the queue starts. `new` or `new-only`: behind what is there now, and a queue that is "
+    "not there yet is made. Anything else, such as `from_beginning`: at the beginning, or at `subscriptionFrom`.",
 )
 FROM = Text("subscriptionFrom", "", "`now`, or the time from which a new group starts.")
 SHAPE = Text(
@@ -46,10 +46,12 @@ PACKED = Switch(
     "With `columns`: answer the payloads as they are, behind the JSON. The answer is `FBP1`, the length of the JSON (4 "
     "bytes, little-endian), the JSON with `ends` (where each payload ends) in place of `data`, and the payloads.",
 )
+CONFLATION = Switch("conflation", False, "Queen's delivery of last values alone. Not here: true is answered with 501.")
+FRAMES = Switch("frames", False, "Queen's framed answer. Not here: the answer is JSON, which its clients read as well.")
 NAMESPACE = Name("namespace", None, "Of the queues to pop from.")
 TASK = Name("task", None, "Of the queues to pop from.")
 
-QUERY = (BATCH, WAIT, TIMEOUT, GROUP, AUTO_ACK, PARTITIONS, AUTOPILOT, MODE, FROM, SHAPE, PACKED)
+QUERY = (BATCH, WAIT, TIMEOUT, GROUP, AUTO_ACK, PARTITIONS, AUTOPILOT, MODE, FROM, SHAPE, PACKED, CONFLATION, FRAMES)
 
 
 class Question(NamedTuple):
@@ -88,6 +90,9 @@ def question_of(request: Request) -> Question:
 
 def _asked(query: Mapping[str, str]) -> PopRequest:
     mode, from_us = _subscription(MODE.read(query), FROM.read(query))
+    FRAMES.read(query)
+    if CONFLATION.read(query):
+        raise not_here("Forebay delivers every message, not the last of each partition alone", CONFLATION.name)
     batch, is_autopilot = BATCH.read(query), AUTOPILOT.read(query)
     return PopRequest(
         group=GROUP.read(query) or DEFAULT_GROUP,
@@ -109,6 +114,4 @@ def _subscription(mode: str, start: str) -> tuple[str, int]:
         return "new", 0
     if start:
         return "from", time_us(start, FROM.name)
-    if mode in ("from", "timestamp"):
-        raise wrong(FROM.name, f"is needed when subscriptionMode is {mode}")
     return "all", 0

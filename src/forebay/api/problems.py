@@ -22,6 +22,7 @@ from forebay.errors import (
     InvariantBroken,
     LogClosed,
     PayloadInClear,
+    PayloadSealed,
     QueueFull,
     RangeGone,
     StageUnknown,
@@ -47,6 +48,7 @@ TITLES = {
     429: "Queue full",
     431: "Head too large",
     500: "A bug in Forebay",
+    501: "Not here",
     503: "Not now",
     507: "Disk full",
 }
@@ -64,6 +66,7 @@ STATUSES: tuple[tuple[type[ForebayError], int, str], ...] = (
     (StoreUnavailable, 503, "store_unavailable"),
     (LogClosed, 503, "stopping"),
     (PayloadInClear, 503, "no_key"),
+    (PayloadSealed, 503, "no_key"),
     (InvariantBroken, 500, "bug"),
     (Transient, 503, "try_again"),
 )
@@ -119,6 +122,11 @@ def wrong(field: str | None, detail: str) -> Problem:
 
 def not_found(what: str) -> Problem:
     return Problem(404, what, code="not_found")
+
+
+def not_here(detail: str, field: str | None = None) -> Problem:
+    """501: something that Queen does and Forebay does not."""
+    return Problem(501, detail, code="not_here", field=field)
 
 
 def unavailable(detail: str, code: str) -> Problem:

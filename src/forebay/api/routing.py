@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from forebay.api.exchange import Answer, Request, StreamedAnswer
 from forebay.api.parameters import Parameter, checked_name
-from forebay.api.problems import Problem, not_found, wrong
+from forebay.api.problems import Problem, not_found, not_here, wrong
 
 if TYPE_CHECKING:
     from forebay.api.service import Service
@@ -98,8 +98,10 @@ class _Node:
 
 
 class Router:
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(self, routes: Iterable[Route], absent: Mapping[bytes, str] | None = None) -> None:
+        """`absent`: what to say of paths that begin like this and lead nowhere."""
         self.routes = tuple(routes)
+        self._absent = absent or {}
         self._root = _Node()
         self._whole: dict[bytes, dict[str, Route]] = {}
         self._known: dict[tuple[str, bytes], tuple[Route, tuple[str, ...]]] = {}
@@ -151,6 +153,9 @@ class Router:
         given: list[bytes] = []
         node = _walk(self._root, raw_path.removeprefix(b"/").split(b"/"), 0, given)
         if node is None:
+            for start, advice in self._absent.items():
+                if raw_path == start or raw_path.startswith(start + b"/"):
+                    raise not_here(advice)
             raise not_found(f"there is nothing at {raw_path.decode('latin-1')!r}; /docs lists what there is")
         return node.methods, given, node.names
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from forebay.broker.delivery import Answer, Answered
+from forebay.broker.delivery import Answer, Answered, Lease
 from forebay.model.queue import DEFAULT_GROUP
 
 ANSWER_BYTES_MAX = 64 << 20
@@ -35,8 +35,15 @@ class PushItem(msgspec.Struct, frozen=True, gc=False):
     task: str = ""
 
 
+FAILED, UNKNOWN = "failed", "unknown"
+"""Of a message of a request that was accepted in part: it was not stored; or that is not known."""
+
+
 class Pushed(msgspec.Struct, frozen=True, gc=False):
-    """`queued`: stored under `seq`. `duplicate`: `seq` is the message that was there before."""
+    """`queued`: stored under `seq`. `duplicate`: `seq` is the message that was there before.
+
+    Of a message that is `failed` or `unknown` the receipt is the reason.
+    """
 
     status: str
     seq: int
@@ -60,6 +67,8 @@ class PopRequest(NamedTuple):
     subscription_from_us: int = 0
     bytes_max: int = ANSWER_BYTES_MAX
     """Of payloads; the message that reaches it is the last one."""
+    check: Callable[[Sequence[Message]], None] | None = None
+    """Is shown what the pop is about to claim. If it raises, so does the pop, and nothing is claimed."""
 
     def after(self, messages: int, size_bytes: int) -> PopRequest:
         """What is left of it when so much was taken."""
@@ -94,7 +103,7 @@ class Popped(NamedTuple):
 class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     partition_id: str
     group: str
-    lease_id: str
+    lease: Lease
     answer: Answer
 
 
@@ -104,12 +113,12 @@ class Acknowledged(msgspec.Struct, frozen=True, gc=False):
     partition: str
 
 
-def judged_together(acknowledgements: Sequence[Acknowledgement]) -> dict[tuple[str, str, str], list[int]]:
+def judged_together(acknowledgements: Sequence[Acknowledgement]) -> dict[tuple[str, str, Lease], list[int]]:
     """Partition, group and lease, each with the places of the answers for it: those are judged in one step."""
-    keys = [(one.partition_id, one.group, one.lease_id) for one in acknowledgements]
+    keys = [(one.partition_id, one.group, one.lease) for one in acknowledgements]
     if keys and keys.count(keys[0]) == len(keys):
         return {keys[0]: list(range(len(keys)))}
-    together: dict[tuple[str, str, str], list[int]] = {}
+    together: dict[tuple[str, str, Lease], list[int]] = {}
     for place, key in enumerate(keys):
         together.setdefault(key, []).append(place)
     return together

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from forebay.broker.arrow.outgoing import has_marked, with_payloads
 from forebay.broker.bulk import RangeRequest, Staged, StageName
-from forebay.broker.encryption import MARK, Cipher, plain_form, stored_form
-from forebay.broker.message_columns import columns_of
+from forebay.broker.encryption import MARK, Address, Cipher, plain_form, stored_form
+from forebay.broker.message_columns import MessageColumns, columns_of
 from forebay.broker.messages import (
     ANSWER_BYTES_MAX,
     Acknowledgement,
@@ -81,11 +81,14 @@ class SealedStore:
 
     def _stored_one(self, item: PushItem) -> PushItem:
         cipher = self._cipher if item.queue in self._encrypted else None
-        payload = stored_form(item.payload, item.queue, cipher)
+        payload = stored_form(item.payload, Address(item.queue, item.partition, item.transaction_id), cipher)
         return item if payload is item.payload else replace(item, payload=payload)
 
     def _plain(self, message: Message) -> Message:
-        payload = plain_form(message.payload, message.queue, self._cipher)
+        if not message.payload.startswith(MARK):
+            return message
+        address = Address(message.queue, message.partition, message.transaction_id)
+        payload = plain_form(message.payload, address, self._cipher)
         return message if payload is message.payload else replace(message, payload=payload)
 
     async def stage(self, queue: str, stage_id: str, name: StageName, batches: Sequence[pa.RecordBatch]) -> Staged:
@@ -101,7 +104,7 @@ class SealedStore:
     def _stored_batches(self, queue: str, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         cipher = self._cipher if queue in self._encrypted else None
         return [
-            with_payloads(batch, lambda payload: stored_form(payload, queue, cipher))
+            with_payloads(batch, queue, lambda payload, address: stored_form(payload, address, cipher))
             if cipher is not None or has_marked(batch)
             else batch
             for batch in batches
@@ -116,10 +119,17 @@ class SealedStore:
                 yield await asyncio.to_thread(self._plain_batch, batch, queue) if has_marked(batch) else batch
 
     def _plain_batch(self, batch: pa.RecordBatch, queue: str) -> pa.RecordBatch:
-        return with_payloads(batch, lambda payload: plain_form(payload, queue, self._cipher))
+        return with_payloads(batch, queue, lambda payload, address: plain_form(payload, address, self._cipher))
+
+    def _check_opens(self, messages: Sequence[Message]) -> None:
+        """Raises for messages that cannot be opened here: they are not claimed, and lose no attempt."""
+        if isinstance(messages, MessageColumns) and not messages.payloads.may_hold(MARK):
+            return
+        for message in messages:
+            self._plain(message)
 
     async def pop(self, request: PopRequest) -> Popped:
-        popped = await self._inner.pop(request)
+        popped = await self._inner.pop(request._replace(check=self._check_opens))
         columns = columns_of(popped.messages)
         if not columns.payloads.may_hold(MARK):
             return popped if columns is popped.messages else popped._replace(messages=columns)

@@ -140,9 +140,10 @@ class Store(Protocol):
     ) -> tuple[list[DeadMessage], int]:
         """Newest first, and how many there are in all. A page ends with the letter that reaches `bytes_max`."""
 
-    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
+    async def replay_dead_letters(self, wanted: DeadLetterFilter, *, to_all_groups: bool = False) -> int:
         """Push them again as new messages at the end of their partitions, and remove them from the dead letters.
 
+        Each is for the group alone in which it died (`delivery.addressing`); for every group if `to_all_groups`.
         In pieces, the oldest first: if one is refused, those before it stay replayed. Letters that are written
         meanwhile are left alone, also those of replayed messages that died again.
         """
@@ -168,6 +169,19 @@ class Store(Protocol):
         """Remove one message: nobody gets it or sees it any more, and who holds it cannot answer it.
 
         Its id is free again. Its traces and dead letters stay. False when it is not there.
+        """
+
+    async def bury_message(self, partition_id: str, transaction_id: str, reason: str) -> int | None:
+        """Turn a message into dead letters, one for each group that has not finished it, and delete it.
+
+        Without any group, one for the default group. Returns how many; with 0 every group has finished the message,
+        and it stays. None when it is not there.
+        """
+
+    async def clear_queue(self, name: str, partition: str | None = None) -> int:
+        """Remove the messages that the queue, or one partition of it, holds now; returns how many.
+
+        Options, groups and dead letters stay. In pieces: others go on meanwhile, and what they push stays.
         """
 
     # traces

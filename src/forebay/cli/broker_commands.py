@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -111,12 +111,18 @@ def replay(
     partition: PartitionFilter = None,
     transaction_id: IdFilter = None,
     is_all: AllOption = False,
+    to_all_groups: Annotated[
+        bool, typer.Option("--to-all-groups", help="Deliver them to every group, also to those that had them.")
+    ] = False,
     url: UrlOption = DEFAULT_URL,
     api_key: KeyOption = None,
 ) -> None:
-    """Push dead letters again, as new messages at the end of their partitions."""
-    answer = _act("replay", queue, group, partition, transaction_id, is_all, url, api_key)
-    output.say(f"replayed {answer['replayed']}")
+    """Push dead letters again, as new messages at the end of their partitions, each for the group in which it died."""
+    body = _chosen(queue, group, partition, transaction_id, is_all)
+    with connected(url, api_key) as client:
+        answer = client.post("/api/v1/dlq/replay", {**body, "toAllGroups": to_all_groups})
+    reach = "for every group" if to_all_groups else "each for the group in which it died"
+    output.say(f"replayed {answer['replayed']}, {reach}")
 
 
 @dlq.command()
@@ -130,25 +136,19 @@ def purge(
     api_key: KeyOption = None,
 ) -> None:
     """Throw dead letters away."""
-    answer = _act("purge", queue, group, partition, transaction_id, is_all, url, api_key)
+    body = _chosen(queue, group, partition, transaction_id, is_all)
+    with connected(url, api_key) as client:
+        answer = client.post("/api/v1/dlq/purge", body)
     output.say(f"purged {answer['purged']}")
 
 
-def _act(
-    action: str,
-    queue: str | None,
-    group: str | None,
-    partition: str | None,
-    transaction_id: str | None,
-    is_all: bool,
-    url: str,
-    api_key: str | None,
-) -> Any:
+def _chosen(
+    queue: str | None, group: str | None, partition: str | None, transaction_id: str | None, is_all: bool
+) -> dict[str, object]:
     body = _filter(queue, group, partition, transaction_id)
     if not body and not is_all:
         raise Permanent("no filter was given", remedy="Say which dead letters, or --all")
-    with connected(url, api_key) as client:
-        return client.post(f"/api/v1/dlq/{action}", {**body, "all": is_all})
+    return {**body, "all": is_all}
 
 
 def _filter(

@@ -18,7 +18,8 @@ from typing import Annotated, Any
 
 import typer
 
-from forebay.broker.encryption import cipher_from
+from forebay.assemble import queue_cipher
+from forebay.broker.encryption import Cipher
 from forebay.cli import output
 from forebay.cli.buffer_files import events_of, view_of
 from forebay.cli.buffer_retry import push_line, retry_file
@@ -35,7 +36,7 @@ from forebay.cli.buffer_tables import (
 from forebay.cli.output import ExitCode, Format, OutputOption
 from forebay.cli.server_option import DEFAULT_URL, KeyOption, connected
 from forebay.cli.settings_flags import with_settings
-from forebay.config.load import Loaded
+from forebay.config.load import Loaded, load
 from forebay.errors import Permanent
 
 app = typer.Typer(help="List, show, retry and export buffer files.")
@@ -89,7 +90,7 @@ def show(
     """Show the events of a buffer file, and the bytes of it that hold none. Exits with 1 if there are such."""
     is_json = output_format is Format.JSON
     most = limit if limit is not None or is_json else SHOWN_EVENTS
-    cipher = cipher_from(os.environ, None)
+    cipher = _cipher()
     with _named_refusals(file):
         events = events_of(file)
         shown: list[Any] = [
@@ -125,7 +126,7 @@ def retry(
     Repeat it if it ended early: messages that are stored already are recognised. Exits with 1 if bytes of the file hold
     no message; they stay in the renamed file.
     """
-    cipher = cipher_from(os.environ, None)
+    cipher = _cipher()
     with _named_refusals(file), connected(server, api_key) as client:
         done = retry_file(client, file, cipher, batch=batch)
     if output_format is Format.JSON:
@@ -151,7 +152,7 @@ def export(
 
     Exits with 1 if bytes of the file hold no message; all the others are exported.
     """
-    cipher = cipher_from(os.environ, None)
+    cipher = _cipher()
     with _named_refusals(file):
         events = events_of(file)
         lines = (push_line(found.event, file, cipher) for found in events)
@@ -182,3 +183,8 @@ def _named_refusals(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise Permanent(f"{error.filename or path}: {error.strerror or error}") from error
+
+
+def _cipher() -> Cipher | None:
+    """The keys that a server with this environment would have."""
+    return queue_cipher(load(environ=os.environ).settings)

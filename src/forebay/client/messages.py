@@ -24,6 +24,7 @@ class Pushed(msgspec.Struct, rename="camel", frozen=True, gc=False):
     receipt: str = ""
     """What keeps it: `log` or `postgres` for a message that is stored, `buffer` for one that is buffered."""
     error: str = ""
+    outcome_unknown: bool = False
 
 
 class PushSummary(msgspec.Struct, rename="camel", frozen=True, gc=False):

@@ -28,9 +28,10 @@ class Pusher:
     async def all(self, items: bytes) -> list[Pushed]:
         _, answer = await self._transport.request("POST", "/api/v1/push", b'{"items":%b}' % items)
         pushed = _decode_pushed(answer)
-        failed = [one.error for one in pushed if one.status == "failed"]
+        failed = [one for one in pushed if one.status == "failed"]
         if failed:
-            raise Unreachable(f"{len(failed)} of {len(pushed)} messages were not accepted: {failed[0]}")
+            what = "may not be" if any(one.outcome_unknown for one in failed) else "were not"
+            raise Unreachable(f"{len(failed)} of {len(pushed)} messages {what} accepted: {failed[0].error}")
         return pushed
 
     async def all_buffered(self, items: bytes, buffer_ms: int | None, buffer_max: int | None) -> PushSummary:

@@ -133,6 +133,11 @@ class ServerSettings(Section):
         "allows any. Loopback names always do. If empty, a server without keys on a loopback address serves loopback "
         "names only, so that no web page can reach it by way of a name of its own.",
     )
+    encryption_key_file: str = Field(
+        default="",
+        description="The file with the keys of encrypted queues, 64 hexadecimal digits on a line: the first key seals, "
+        "all of them open. Without it, `FOREBAY_ENCRYPTION_KEY` of the environment counts.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning",
         description="What the server writes to stderr. `info` tells of every flush of buffer files as well.",

@@ -46,6 +46,9 @@ own events: while there are others', it holds all partitions back, because it ca
 is back and little is left, a push to a fenced partition waits for the drain, for a moment, instead of going behind.
 When somebody waited in vain, nobody waits for a while: the drain then has a reason to take long.
 
+**Deleting a queue** waits in the same way for its messages in the files, those of QoS 0 too, and is refused while they
+cannot be stored: they would make the queue again. What the queue itself refuses is not waited for.
+
 **Health** (`health`). A failed or timed-out push opens the breaker: pushes go to the file at once and nobody pays the
 time-out again. The drain itself is the probe that closes it, because a database may answer and yet refuse to write.
 

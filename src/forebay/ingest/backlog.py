@@ -78,6 +78,9 @@ class Backlog:
     def rotated(self) -> None:
         self.processing, self.active = self.active, Known()
 
+    def of_queue(self, queue: str) -> int:
+        return self._queues[queue]
+
     def by_queue(self) -> dict[str, int]:
         """As of now: a copy, so that it can be looked through in a thread while this goes on."""
         return dict(self._queues)

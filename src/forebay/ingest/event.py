@@ -22,7 +22,7 @@ import msgspec
 from crc32c import crc32c
 from msgspec import Raw, Struct
 
-from forebay.broker.encryption import Cipher
+from forebay.broker.encryption import Address, Cipher
 from forebay.broker.messages import PushItem
 from forebay.errors import Permanent
 from forebay.model.queue import DEFAULT_PARTITION
@@ -97,7 +97,8 @@ def _sum_of(text: bytes) -> bytes:
 def _written(item: PushItem, cipher: Cipher | None) -> tuple[bytes, str]:
     if cipher is not None:
         encoding = "sealed-base64" if item.is_binary else "sealed"
-        return b'"%b"' % b64encode(cipher.seal(item.payload, item.queue)), encoding
+        sealed = cipher.seal(item.payload, Address(item.queue, item.partition, item.transaction_id))
+        return b'"%b"' % b64encode(sealed), encoding
     return (b'"%b"' % b64encode(item.payload), "base64") if item.is_binary else (item.payload, "")
 
 
@@ -128,7 +129,7 @@ def item_of(event: Event, cipher: Cipher | None) -> PushItem:
                 f"a buffered message of queue {event.queue!r} is encrypted and there is no key",
                 remedy="Start the server with the key that it had when the message was accepted",
             )
-        payload = cipher.open(payload, event.queue)
+        payload = cipher.open(payload, Address(event.queue, event.partition, event.transaction_id))
     return PushItem(
         event.queue,
         event.partition,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 from forebay.broker.encryption import Cipher
-from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.messages import FAILED, UNKNOWN, Pushed, PushItem
 from forebay.broker.store import Store, Waker
 from forebay.clock import Clock
 from forebay.commitlog.filesystem import Filesystem
@@ -112,7 +112,8 @@ class Intake:
                 if not pushed:
                     raise
                 # A part of the request is accepted, so it is answered item by item.
-                pushed.update((n, Pushed("failed", 0, "", str(error))) for n in places)
+                status = UNKNOWN if _may_be_stored(error) else FAILED
+                pushed.update((n, Pushed(status, 0, "", str(error))) for n in places)
         return [pushed[n] for n in range(len(items))]
 
     async def _push_directly(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
@@ -139,7 +140,7 @@ class Intake:
         try:
             return await self._buffer(items)
         except (BufferExhausted, StoreUnavailable) as refusal:
-            if _may_be_buffered(refusal) or self._is_any_fenced({(item.queue, item.partition) for item in items}):
+            if _may_be_stored(refusal) or self._is_any_fenced({(item.queue, item.partition) for item in items}):
                 raise
             try:
                 return await self._attempt(items)
@@ -151,7 +152,7 @@ class Intake:
         try:
             pushed = await self._buffer(items)
         except (BufferExhausted, StoreUnavailable) as refusal:
-            if _may_be_buffered(refusal):
+            if _may_be_stored(refusal):
                 raise
             raise error from None
         self.keeper.note_failure(str(error))
@@ -196,6 +197,36 @@ class Intake:
         refusing = self.keeper.drainers[Lane.FAILOVER].failed
         await self.wait_until_free([place for place in self._failover.backlog.places() if place[0] not in refusing])
 
+    async def wait_until_stored(self, queue: str) -> None:
+        """For a deletion: raises while messages that were accepted before it wait, for they would make the queue again.
+
+        Those that the queue refuses are not waited for: they are offered to whatever queue has the name.
+        """
+        keeper = self.keeper
+        deadline = time.monotonic() + self.limits.wait_seconds
+        while waiting := self._count_waiting(queue):
+            now = time.monotonic()
+            if now >= deadline or keeper.is_paused or not keeper.health.is_healthy:
+                raise StoreUnavailable(
+                    f"{waiting} messages that were accepted for queue {queue!r} wait in the buffer files",
+                    remedy="Try again when they are stored, or they would make it again: see /api/v1/status/buffers",
+                )
+            keeper.progress.clear()
+            keeper.schedule.put_off(now)
+            keeper.poke()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FENCE_LOOK_SECONDS):
+                    await keeper.progress.wait()
+
+    def _count_waiting(self, queue: str) -> int:
+        """Messages of the queue in the buffer files; another process's may be of any queue."""
+        waiting = 0
+        for drainer in self.keeper.drainers.values():
+            if queue not in drainer.failed:
+                waiting += drainer.lane.backlog.of_queue(queue)
+            waiting += self._is_remote and drainer.lane.has_strange_events()
+        return waiting
+
     async def _are_free(self, places: set[Place]) -> bool:
         """Whether none of them is fenced. When little is left to drain, wait a moment for that.
 
@@ -229,9 +260,9 @@ class Intake:
         return any(map(lane.backlog.holds, places)) or (self._is_remote and lane.has_strange_events())
 
 
-def _may_be_buffered(refusal: BufferExhausted | StoreUnavailable) -> bool:
-    """Whether the messages may come out of the buffer although it did not confirm them."""
-    return isinstance(refusal, StoreUnavailable) and refusal.is_outcome_unknown
+def _may_be_stored(error: ForebayError) -> bool:
+    """Whether the messages may be in the store, or come out of the buffer, although neither has confirmed them."""
+    return isinstance(error, StoreUnavailable) and error.is_outcome_unknown
 
 
 def _truth_of(refusal: BufferExhausted | StoreUnavailable, trouble: StoreUnavailable) -> ForebayError:

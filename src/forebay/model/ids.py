@@ -44,6 +44,19 @@ def minted_id() -> str:
     return f"{_prefix}{number:012x}"
 
 
+_REPLAY = "#replay-"
+
+
+def replay_id(transaction_id: str) -> str:
+    """A new id for a message that is pushed again: its own id is taken, and whose message it is should be seen."""
+    return f"{id_before_replay(transaction_id)}{_REPLAY}{secrets.token_hex(8)}"
+
+
+def id_before_replay(transaction_id: str) -> str:
+    """The id that the message had before it was replayed, however often that was."""
+    return transaction_id.partition(_REPLAY)[0]
+
+
 def minted_ids(number: int) -> CountedIds:
     """Several at once."""
     global _next_number

@@ -46,6 +46,26 @@ class QueueOptions:
     max_wait_seconds: int = 0
     """A message that waited longer than this becomes a dead letter instead of being delivered, 0 for never."""
     encryption_enabled: bool = False
+    dead_letter_queue: bool = True
+    """False: the queue keeps no dead letters at all; what would become one is dropped, and counted as such."""
+    ttl_seconds: int = 0
+    """A message that is older than this is delivered no more, and removed by the next retention; 0 for never."""
+
+    @property
+    def kept_seconds(self) -> int:
+        """How old a message may become before it is removed, whoever has finished it or not; 0 for any age."""
+        limits = (self.ttl_seconds, self.retention_seconds if self.retention_enabled else 0)
+        return min(filter(None, limits), default=0)
+
+    @property
+    def completed_kept_seconds(self) -> int:
+        """How old a message may become that every group has finished; 0 for any age."""
+        return self.completed_retention_seconds if self.retention_enabled else 0
+
+    @property
+    def is_age_limited(self) -> bool:
+        """Whether its age decides if a message is delivered."""
+        return bool(self.max_wait_seconds or self.ttl_seconds)
 
     @property
     def attempts_max(self) -> int:
@@ -75,6 +95,8 @@ _OPTIONS = {
     "dlqAfterMaxRetries": _Option("dlq_after_max_retries", bool, 1),
     "maxWaitTimeSeconds": _Option("max_wait_seconds", int, _SECONDS_MAX),
     "encryptionEnabled": _Option("encryption_enabled", bool, 1),
+    "deadLetterQueue": _Option("dead_letter_queue", bool, 1),
+    "ttl": _Option("ttl_seconds", int, _SECONDS_MAX),
 }
 
 

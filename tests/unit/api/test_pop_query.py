@@ -46,3 +46,18 @@ def test_columns_are_answered_to_who_asks_for_them() -> None:
 def test_the_server_chooses_only_what_was_left_out() -> None:
     assert question_of(asking(b"autopilot=true")).asked.batch == AUTOPILOT_BATCH
     assert question_of(asking(b"autopilot=true&batch=5")).asked.batch == 5
+
+
+@pytest.mark.parametrize("mode", ["", "all", "from_beginning", "earliest", "from", "timestamp", "sometimes"])
+def test_a_group_starts_at_the_beginning_unless_it_says_new_or_a_time(mode: str) -> None:
+    asked = question_of(asking(b"subscriptionMode=" + mode.encode())).asked
+    assert (asked.subscription_mode, asked.subscription_from_us) == ("all", 0)
+    timed = question_of(asking(b"subscriptionFrom=1970-01-01T00:00:02Z&subscriptionMode=" + mode.encode())).asked
+    assert (timed.subscription_mode, timed.subscription_from_us) == ("from", 2_000_000)
+    now = question_of(asking(b"subscriptionFrom=now&subscriptionMode=" + mode.encode())).asked
+    assert now.subscription_mode == "new"
+
+
+@pytest.mark.parametrize("mode", [b"new", b"new-only"])
+def test_a_new_group_may_start_behind_what_is_there(mode: bytes) -> None:
+    assert question_of(asking(b"subscriptionMode=" + mode)).asked.subscription_mode == "new"

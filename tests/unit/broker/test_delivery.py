@@ -16,6 +16,7 @@ from forebay.broker.delivery import (
     Candidates,
     Claim,
     DeliveryState,
+    Lease,
     Pending,
     acknowledge,
     claim,
@@ -38,7 +39,7 @@ def fresh(*seqs: int, created_us: int = NOW) -> Candidates:
 
 
 def taken(state: DeliveryState, *seqs: int, now_us: int = NOW, options: QueueOptions = OPTIONS) -> Claim:
-    found = claim(state, fresh(*seqs), options, now_us=now_us, batch=10, lease_id="lease", auto_ack=False)
+    found = claim(state, fresh(*seqs), options, now_us=now_us, batch=10, lease_id="lease", auto_ack=False, group="g")
     assert found is not None
     return found
 
@@ -50,7 +51,7 @@ def answers(status: str, *seqs: int) -> list[Answer]:
 def test_a_partition_is_leased_to_one_consumer_at_a_time() -> None:
     first = taken(DeliveryState(0), 1, 2)
     assert first.delivered == ((1, 1), (2, 1))
-    again = claim(first.state, fresh(3), OPTIONS, now_us=NOW, batch=1, lease_id="other", auto_ack=False)
+    again = claim(first.state, fresh(3), OPTIONS, now_us=NOW, batch=1, lease_id="other", auto_ack=False, group="g")
     assert again is None
 
 
@@ -87,7 +88,9 @@ def test_a_failed_message_comes_back_after_its_delay_and_holds_up_what_is_behind
     _, dead, state = acknowledge(state, "lease", answers(status, 1), OPTIONS, now_us=NOW)
     _, _, state = acknowledge(state, "lease", answers(COMPLETED, 2), OPTIONS, now_us=NOW)
     assert not dead
-    assert claim(state, fresh(3), OPTIONS, now_us=NOW + SECOND, batch=9, lease_id="x", auto_ack=False) is None
+    assert (
+        claim(state, fresh(3), OPTIONS, now_us=NOW + SECOND, batch=9, lease_id="x", auto_ack=False, group="g") is None
+    )
     assert taken(state, 3, now_us=NOW + 2 * SECOND).delivered == ((1, 2), (3, 1))
 
 
@@ -110,8 +113,8 @@ def test_without_dead_letters_a_message_that_used_up_its_attempts_is_dropped() -
     assert not dead[0].is_dropped, "who says dlq means it"
 
 
-@pytest.mark.parametrize("lease_id", ["", "other"])
-def test_a_foreign_lease_changes_nothing(lease_id: str) -> None:
+@pytest.mark.parametrize("lease_id", ["other", frozenset(("other",)), frozenset()])
+def test_a_foreign_lease_changes_nothing(lease_id: Lease) -> None:
     state = taken(DeliveryState(0), 1).state
     judged, dead, after = acknowledge(state, lease_id, answers(COMPLETED, 1), OPTIONS, now_us=NOW)
     assert (judged[0].error, dead, after) == (LEASE_INVALID, [], state)
@@ -159,7 +162,9 @@ def test_a_clock_that_is_set_back_does_not_keep_a_retry_for_long() -> None:
 
 
 def test_auto_ack_finishes_at_delivery() -> None:
-    found = claim(DeliveryState(0), fresh(1, 2, 3), OPTIONS, now_us=NOW, batch=2, lease_id="x", auto_ack=True)
+    found = claim(
+        DeliveryState(0), fresh(1, 2, 3), OPTIONS, now_us=NOW, batch=2, lease_id="x", auto_ack=True, group="g"
+    )
     assert found is not None
     assert found.state == DeliveryState(2, finished=2)
 
@@ -167,7 +172,7 @@ def test_auto_ack_finishes_at_delivery() -> None:
 def test_what_waited_too_long_becomes_a_dead_letter() -> None:
     options = QueueOptions(max_wait_seconds=5)
     old = Candidates((1, 2), ("t1", "t2"), (NOW - 6 * SECOND, NOW))
-    found = claim(DeliveryState(0), old, options, now_us=NOW, batch=9, lease_id="x", auto_ack=False)
+    found = claim(DeliveryState(0), old, options, now_us=NOW, batch=9, lease_id="x", auto_ack=False, group="g")
     assert found is not None
     assert found.delivered == ((2, 1),)
     assert [letter.reason for letter in found.dead] == ["waited longer than 5 s"]
@@ -183,8 +188,10 @@ def test_what_is_removed_meanwhile_is_not_waited_for() -> None:
 def test_a_failure_yields_the_lease_from_the_time_of_its_retry_on() -> None:
     state = taken(DeliveryState(0), 1, 2, 3).state
     _, _, state = acknowledge(state, "lease", answers(FAILED, 1), OPTIONS, now_us=NOW)
-    assert (state.yielded_us, due_us(state, NOW)) == (NOW + 2 * SECOND, NOW + 2 * SECOND)
-    assert claim(state, fresh(4), OPTIONS, now_us=NOW + SECOND, batch=9, lease_id="x", auto_ack=False) is None
+    assert (state.yielded_us, due_us(state, OPTIONS, NOW)) == (NOW + 2 * SECOND, NOW + 2 * SECOND)
+    assert (
+        claim(state, fresh(4), OPTIONS, now_us=NOW + SECOND, batch=9, lease_id="x", auto_ack=False, group="g") is None
+    )
     assert taken(state, 4, now_us=NOW + 2 * SECOND).delivered == ((1, 2), (2, 1), (3, 1), (4, 1))
 
 
@@ -201,8 +208,11 @@ def test_an_extended_lease_is_not_yielded_any_more() -> None:
     state = taken(DeliveryState(0), 1, 2).state
     _, _, state = acknowledge(state, "lease", answers(FAILED, 1), OPTIONS, now_us=NOW)
     state = extended(state, now_us=NOW, seconds=60)
-    assert (state.yielded_us, due_us(state, NOW)) == (0, NOW + 60 * SECOND)
-    assert claim(state, fresh(), OPTIONS, now_us=NOW + 59 * SECOND, batch=9, lease_id="x", auto_ack=False) is None
+    assert (state.yielded_us, due_us(state, OPTIONS, NOW)) == (0, NOW + 60 * SECOND)
+    assert (
+        claim(state, fresh(), OPTIONS, now_us=NOW + 59 * SECOND, batch=9, lease_id="x", auto_ack=False, group="g")
+        is None
+    )
     assert taken(state, now_us=NOW + 60 * SECOND).delivered == ((1, 2), (2, 2))
 
 
@@ -228,5 +238,5 @@ def test_options_are_read_by_their_names_on_the_wire_and_all_faults_are_told() -
     assert options == QueueOptions(lease_seconds=60, retry_limit=0, retry_delay_ms=10, encryption_enabled=True)
     assert options_from_wire(options_to_wire(options)) == options
     with pytest.raises(OptionsRefused) as refused:
-        options_from_wire({"leaseTime": 0, "retryLimit": -1, "ttl": 5, "dlqAfterMaxRetries": 1, "maxSize": "9"})
+        options_from_wire({"leaseTime": 0, "retryLimit": -1, "timeToLive": 5, "dlqAfterMaxRetries": 1, "maxSize": "9"})
     assert len(refused.value.faults) == 5

@@ -237,6 +237,64 @@ async def test_files_of_others_are_left_alone_and_told(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+# a part of a request
+
+
+@pytest.mark.parametrize(("is_lost_answer", "status"), [(True, "unknown"), (False, "failed")])
+async def test_item_is_failed_only_if_it_is_not_stored(tmp_path: Path, is_lost_answer: bool, status: str) -> None:
+    """One partition is fenced and buffered; the other one's store does not answer, and the buffer is full by then."""
+    store = Shelf()
+    limits = QUICK._replace(wait_seconds=0.0, max_events=2)
+    async with started(store, tmp_path, limits=limits) as intake:
+        intake.keeper.failover.backlog.add([("orders", "p")])
+        intake.keeper.is_store_open = True
+        store.is_lost_answer = is_lost_answer
+        store.trouble = None if is_lost_answer else AWAY
+        told = await intake.push([message("1"), message("2", partition="free")])
+        assert statuses(told) == ["buffered", status]
+        assert store.texts(partition="free") == (["2"] if is_lost_answer else [])
+        intake.keeper.failover.backlog.remove([("orders", "p")])
+        store.trouble, store.is_lost_answer = None, False
+        await drained(intake)
+
+
+# a queue that is deleted
+
+
+async def test_deletion_waits_for_what_was_accepted_before_it(tmp_path: Path) -> None:
+    store = Shelf()
+    limits = QUICK._replace(flush_seconds=3600)
+    async with started(store, tmp_path, limits=limits) as intake:
+        await intake.push_qos0([message("1"), message("other", queue="other")], 3_600_000, 1000)
+        await intake.wait_until_stored("orders")
+        assert store.texts() == ["1"]
+
+
+async def test_deletion_is_refused_while_messages_of_the_queue_cannot_be_stored(tmp_path: Path) -> None:
+    store = Shelf()
+    async with started(store, tmp_path) as intake:
+        store.trouble = AWAY
+        await intake.push([message("1")])
+        with pytest.raises(StoreUnavailable, match=r"1 messages .* 'orders' wait"):
+            await intake.wait_until_stored("orders")
+        await intake.wait_until_stored("other")
+        store.trouble = None
+        await drained(intake)
+
+
+async def test_deletion_does_not_wait_for_what_the_queue_refuses(tmp_path: Path) -> None:
+    store = Shelf()
+    async with started(store, tmp_path) as intake:
+        store.trouble = AWAY
+        await intake.push([message("1", queue="full")])
+        store.refuses = {"full"}
+        store.trouble = None
+        await until(lambda: bool(intake.keeper.drainers[Lane.FAILOVER].failed_events))
+        await intake.wait_until_stored("full")
+        store.refuses = set()
+        await drained(intake)
+
+
 # refused by a store that is there
 
 

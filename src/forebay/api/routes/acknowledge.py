@@ -1,7 +1,8 @@
 """Answers of consumers: ack one, ack many, finish a lease as a whole, extend it.
 
 A refused answer (an old or foreign lease, a message that is not in it) is HTTP 200 with `success: false`, as Queen's
-clients expect; it changed nothing.
+clients expect; it changed nothing. An answer without a `leaseId` counts for the lease that is alive now, as with Queen:
+it is fenced by that lease's time, and not by a token.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ async def ack_batch(service: Service, request: Request) -> Answer:
     return await _acknowledged(service, [acknowledgement(one, group) for one in body.acknowledgments])
 
 
-def acknowledgement(body: AckBody, group: str | None, lease_id: str | None = None) -> Acknowledgement:
-    """As the store takes it. `group` and `lease_id` are for an answer that does not name its own."""
+def acknowledgement(body: AckBody, group: str | None, leases: delivery.Lease = "") -> Acknowledgement:
+    """As the store takes it. `group` and `leases` are for an answer that does not name its own."""
     error = body.error
     return Acknowledgement(
         body.partition_id,
         body.consumer_group or group or DEFAULT_GROUP,
-        body.lease_id or lease_id or "",
+        body.lease_id or leases,
         delivery.Answer(body.transaction_id, ANSWER_OF[body.status], error[:ERROR_CHARACTERS_MAX] if error else ""),
     )
 

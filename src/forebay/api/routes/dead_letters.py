@@ -6,7 +6,7 @@ from msgspec import Raw, Struct
 
 from forebay.api.answer_sizes import room_for_page
 from forebay.api.answers import Pagination, answered, data_of, iso, message_id
-from forebay.api.bodies import DeadLetterBody
+from forebay.api.bodies import DeadLetterBody, ReplayBody
 from forebay.api.exchange import Answer, Request
 from forebay.api.large_bodies import read_body
 from forebay.api.parameters import LIMIT, OFFSET, Moment, Name, Switch, time_us
@@ -92,8 +92,7 @@ def _by_query(request: Request) -> DeadLetterFilter:
     )
 
 
-async def _by_body(request: Request) -> DeadLetterFilter:
-    body = await read_body(DeadLetterBody, request)
+def _by_body(body: DeadLetterBody) -> DeadLetterFilter:
     wanted = DeadLetterFilter(
         queue=body.queue,
         group=body.consumer_group,
@@ -121,15 +120,18 @@ async def list_dead_letters(service: Service, request: Request) -> Answer:
 
 
 async def replay(service: Service, request: Request) -> Answer:
-    """Push them again as new messages at the end of their partitions."""
-    wanted = await _by_body(request)
+    """Push them again as new messages at the end of their partitions, each for the group in which it died."""
+    body = await read_body(ReplayBody, request)
+    wanted = _by_body(body)
     if service.is_push_paused:
         raise unavailable("push maintenance is on", "maintenance")
-    return answered(Replayed(True, await service.store.replay_dead_letters(wanted)))
+    replayed = await service.store.replay_dead_letters(wanted, to_all_groups=body.to_all_groups)
+    return answered(Replayed(True, replayed))
 
 
 async def purge(service: Service, request: Request) -> Answer:
-    return answered(Purged(True, await service.store.purge_dead_letters(await _by_body(request))))
+    wanted = _by_body(await read_body(DeadLetterBody, request))
+    return answered(Purged(True, await service.store.purge_dead_letters(wanted)))
 
 
 async def delete_dead_letters(service: Service, request: Request) -> Answer:
@@ -162,10 +164,11 @@ ROUTES = (
         "POST",
         "/api/v1/dlq/replay",
         replay,
-        "Push dead letters again as new messages, piece by piece: if one is refused, those before it stay pushed.",
+        "Push dead letters again as new messages, each for the group in which it died, or with `toAllGroups` for every "
+        "group. Piece by piece: if one is refused, those before it stay pushed.",
         Scope.WRITE,
         answers={200: Replayed},
-        body=DeadLetterBody,
+        body=ReplayBody,
         problems=(413, 415, 429, 503, 507),
     ),
     Route(

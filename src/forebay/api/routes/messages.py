@@ -1,4 +1,4 @@
-"""Messages as they are kept: browsing without popping, and deleting one."""
+"""Messages as they are kept: browsing without popping; deleting one, burying one, sending a dead one round again."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from msgspec import Struct
 
 from forebay.api.answer_sizes import room_for_page
 from forebay.api.answers import BrowsedMessage, answered, browsed
+from forebay.api.bodies import ERROR_CHARACTERS_MAX, BuryBody
 from forebay.api.exchange import Answer, Request
+from forebay.api.large_bodies import read_body
 from forebay.api.parameters import LIMIT, Name, Whole
-from forebay.api.problems import not_found, wrong
+from forebay.api.problems import Problem, not_found, unavailable, wrong
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
+from forebay.broker.overview import DeadLetterFilter
 
 QUEUE = Name("queue", None, "The queue to look into.")
 PARTITION = Name("partition", None, "Only this partition.")
@@ -65,6 +68,50 @@ async def delete_message(service: Service, request: Request) -> Answer:
     return answered(MessageDeleted(was_there, partition_id, transaction_id, said))
 
 
+class MessageRetried(Struct, rename="camel"):
+    success: bool
+    partition_id: str
+    transaction_id: str
+    replayed: int
+
+
+async def retry_message(service: Service, request: Request) -> Answer:
+    """Replay its dead letters, each for the group in which it died."""
+    partition_id, transaction_id = request.path
+    if service.is_push_paused:
+        raise unavailable("push maintenance is on", "maintenance")
+    letters, _ = await service.store.dead_letters(DeadLetterFilter(transaction_id=transaction_id), 10_000, 0)
+    own = next((letter.message for letter in letters if letter.message.partition_id == partition_id), None)
+    if own is None:
+        raise not_found(f"no dead letter of message {transaction_id!r} in partition {partition_id!r}")
+    wanted = DeadLetterFilter(queue=own.queue, partition=own.partition, transaction_id=transaction_id)
+    replayed = await service.store.replay_dead_letters(wanted)
+    return answered(MessageRetried(True, partition_id, transaction_id, replayed))
+
+
+class MessageBuried(Struct, rename="camel"):
+    success: bool
+    partition_id: str
+    transaction_id: str
+    dead_letters: int
+
+
+async def bury_message(service: Service, request: Request) -> Answer:
+    """Each group that has not finished it gets a dead letter, and the message is gone from its queue."""
+    partition_id, transaction_id = request.path
+    reason = (await read_body(BuryBody, request, is_optional=True)).error or "moved by request"
+    message = await service.store.message(partition_id, transaction_id)
+    queue = await service.store.queue(message.queue) if message else None
+    if queue is not None and not queue.options.dead_letter_queue:
+        raise Problem(409, f"queue {queue.name!r} keeps no dead letters (deadLetterQueue is false)", code="no_letters")
+    letters = await service.store.bury_message(partition_id, transaction_id, reason[:ERROR_CHARACTERS_MAX])
+    if letters is None:
+        raise not_found(f"no message {transaction_id!r} in partition {partition_id!r}")
+    if not letters:
+        raise Problem(409, "every group has finished the message", code="finished")
+    return answered(MessageBuried(True, partition_id, transaction_id, letters))
+
+
 ROUTES = (
     Route(
         "GET",
@@ -93,5 +140,25 @@ ROUTES = (
         Scope.WRITE,
         answers={200: MessageDeleted},
         problems=(503,),
+    ),
+    Route(
+        "POST",
+        "/api/v1/messages/{partitionId}/{transactionId}/retry",
+        retry_message,
+        "Push a message again that is a dead letter.",
+        Scope.WRITE,
+        answers={200: MessageRetried},
+        problems=(404, 429, 503, 507),
+    ),
+    Route(
+        "POST",
+        "/api/v1/messages/{partitionId}/{transactionId}/dlq",
+        bury_message,
+        "Move a message to the dead letters.",
+        Scope.WRITE,
+        answers={200: MessageBuried},
+        body=BuryBody,
+        is_body_optional=True,
+        problems=(404, 409, 413, 415, 503, 507),
     ),
 )

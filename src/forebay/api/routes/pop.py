@@ -147,7 +147,7 @@ ROUTES = (
         Scope.WRITE,
         answers=_ANSWERS,
         query=QUERY,
-        problems=(503,),
+        problems=(501, 503),
         changes=True,
     ),
     Route(
@@ -158,7 +158,7 @@ ROUTES = (
         Scope.WRITE,
         answers=_ANSWERS,
         query=QUERY,
-        problems=(503,),
+        problems=(501, 503),
         changes=True,
     ),
     Route(
@@ -169,7 +169,7 @@ ROUTES = (
         Scope.WRITE,
         answers=_ANSWERS,
         query=(NAMESPACE, TASK, *QUERY),
-        problems=(503,),
+        problems=(501, 503),
         changes=True,
     ),
 )

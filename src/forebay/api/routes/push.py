@@ -13,10 +13,9 @@ from forebay.api.parameters import Switch
 from forebay.api.routing import Needs, Route, Scope
 from forebay.api.run_answer import run_answer
 from forebay.api.service import Service
-from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.messages import FAILED, UNKNOWN, Pushed, PushItem
 from forebay.broker.push_run import PushedRun, PushRun
 
-FAILED = "failed"
 TOLD_AT_ONCE_MAX = 4000
 """Messages of an answer that is made on the event loop: a few milliseconds."""
 SUMMARY = Switch("summary", False, "Answer with a summary instead of one entry per message.")
@@ -62,7 +61,7 @@ def _taken(body: PushBody, size: int) -> _Read:
 
 
 def _summary(service: Service, pushed: Sequence[Pushed], *, is_qos0: bool) -> Answer:
-    accepted = [found for found in pushed if found.status != FAILED]
+    accepted = [found for found in pushed if found.status not in (FAILED, UNKNOWN)]
     receipts = {found.receipt for found in accepted}
     weakest = "buffer" if "buffer" in receipts else next(iter(receipts), None)
     is_complete = len(accepted) == len(pushed)
@@ -128,8 +127,8 @@ def _told_in_part(
     told: list[PushedItem | FailedItem] = []
     for index, (item, found) in enumerate(zip(items, pushed, strict=True)):
         ids, trace_id = item.transaction_id, item.trace_id or None
-        if found.status == FAILED:
-            told.append(FailedItem(index, ids, found.receipt))
+        if found.status in (FAILED, UNKNOWN):
+            told.append(FailedItem(index, ids, found.receipt, found.status == UNKNOWN))
         elif found.seq:
             told.append(_told_one(index, item, found))
         else:
@@ -165,7 +164,7 @@ ROUTES = (
         answers={201: list[PushedItem] | PushSummary},
         body=PushBody,
         query=(SUMMARY,),
-        problems=(413, 415, 429, 503, 507),
+        problems=(413, 415, 429, 501, 503, 507),
         needs=Needs.RECOVERY,
     ),
 )

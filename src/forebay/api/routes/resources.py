@@ -15,6 +15,7 @@ from forebay.broker.overview import PartitionStatus
 from forebay.model.queue import options_to_wire
 
 QUEUE = Name("queue", None, "The queue.")
+PARTITION = Name("partition", None, "Only this partition.")
 GROUP = Name("group", None, "The group whose backlog is meant; without it, the one that is furthest behind.")
 
 
@@ -49,6 +50,12 @@ class QueueDetail(Struct, rename="camel"):
 class QueueDeleted(Struct):
     deleted: bool
     queue: str
+
+
+class QueueCleared(Struct):
+    success: bool
+    queue: str
+    removed: int
 
 
 class Depth(Struct, rename="camel"):
@@ -111,9 +118,18 @@ async def show_queue(service: Service, request: Request) -> Answer:
 
 async def delete_queue(service: Service, request: Request) -> Answer:
     (name,) = request.path
+    if service.intake is not None:
+        await service.intake.wait_until_stored(name)
     was_there = await service.store.delete_queue(name)
     service.waiting.forget(name)
     return answered(QueueDeleted(was_there, name))
+
+
+async def clear_queue(service: Service, request: Request) -> Answer:
+    """What is pushed meanwhile stays; so do options, groups and dead letters."""
+    (name,) = request.path
+    removed = await service.store.clear_queue(name, PARTITION.read(request.query))
+    return answered(QueueCleared(True, name, removed))
 
 
 async def queue_depth(service: Service, request: Request) -> Answer:
@@ -165,6 +181,16 @@ ROUTES = (
         Scope.WRITE,
         answers={200: QueueDeleted},
         problems=(503,),
+    ),
+    Route(
+        "DELETE",
+        "/api/v1/queues/{queue}/clear",
+        clear_queue,
+        "Remove the messages of a queue, or of one partition.",
+        Scope.ADMIN,
+        answers={200: QueueCleared},
+        query=(PARTITION,),
+        problems=(404, 503),
     ),
     Route(
         "GET",

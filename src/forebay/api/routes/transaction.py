@@ -8,7 +8,7 @@ from forebay.api.answers import TransactionAckResult, TransactionAnswer, Transac
 from forebay.api.bodies import ITEMS_MAX, PushOperation, TransactionBody, push_items
 from forebay.api.exchange import Answer, Request
 from forebay.api.large_bodies import read_body
-from forebay.api.problems import unavailable, wrong
+from forebay.api.problems import not_here, unavailable, wrong
 from forebay.api.routes.acknowledge import acknowledgement, note
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
@@ -39,20 +39,19 @@ def _refuse_what_is_not_there(body: TransactionBody) -> None:
     for name in ("kv", "timers"):
         value = getattr(body, name)
         if value is not UNSET and bytes(value) not in (b"null", b"[]"):
-            raise wrong(name, "is not supported; a transaction has pushes and acks")
+            raise not_here("is not known here; a transaction has pushes and acks", name)
 
 
 def _operations(body: TransactionBody) -> tuple[list[PushItem], list[Acknowledgement]]:
     pushes: list[PushItem] = []
     acknowledgements: list[Acknowledgement] = []
-    leases = body.required_leases or []
-    # An ack that does not name its lease can only be meant for the one that there is.
-    only_lease = leases[0] if len(leases) == 1 else None
+    # Queen's clients name the leases of all acks in one list: an ack without a lease of its own is under one of those.
+    leases = frozenset(body.required_leases or ()) or ""
     for index, operation in enumerate(body.operations):
         if isinstance(operation, PushOperation):
             pushes += push_items(operation.items, f"operations[{index}].items")
         else:
-            acknowledgements.append(acknowledgement(operation, None, only_lease))
+            acknowledgements.append(acknowledgement(operation, None, leases))
     if len(pushes) + len(acknowledgements) > ITEMS_MAX:
         raise wrong("operations", f"more than {ITEMS_MAX} pushes and acks together")
     return pushes, acknowledgements
@@ -95,6 +94,6 @@ ROUTES = (
         Scope.WRITE,
         answers={200: TransactionAnswer},
         body=TransactionBody,
-        problems=(413, 415, 429, 503, 507),
+        problems=(413, 415, 429, 501, 503, 507),
     ),
 )

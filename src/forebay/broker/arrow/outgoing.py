@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from forebay.broker.bulk import RangeRequest
-from forebay.broker.encryption import MARK
+from forebay.broker.encryption import MARK, Address
 from forebay.broker.messages import Message
 from forebay.errors import RangeGone
 
@@ -135,8 +136,10 @@ def has_marked(batch: pa.RecordBatch) -> bool:
     return bool(pc.any(pc.starts_with(batch.column("payload"), MARK)).as_py())
 
 
-def with_payloads(batch: pa.RecordBatch, change: Callable[[bytes], bytes]) -> pa.RecordBatch:
+def with_payloads(batch: pa.RecordBatch, queue: str, change: Callable[[bytes, Address], bytes]) -> pa.RecordBatch:
     """The batch with every payload changed, one by one: for those that are sealed."""
     place = batch.schema.get_field_index("payload")
-    changed = pa.array([change(payload) for payload in batch.column(place).to_pylist()], pa.binary())
+    names = (batch.column(name).to_pylist() for name in ("partition", "transaction_id"))
+    addresses = map(Address, repeat(queue), *names)
+    changed = pa.array(list(map(change, batch.column(place).to_pylist(), addresses)), pa.binary())
     return batch.set_column(place, batch.schema.field(place), changed)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forebay.broker.encryption import SEALED_MARK
+from forebay.broker.encryption import SEALED_MARKS
 from forebay.broker.messages import PushItem
 from forebay.errors import PayloadInClear
 from forebay.model.ids import random_prefix
@@ -115,5 +115,6 @@ def size_of(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
 def check_sealed(queue: str, batches: Sequence[pa.RecordBatch]) -> None:
     """Refuse payloads in clear for a queue that is encrypted."""
     for batch in batches:
-        if not pc.all(pc.starts_with(batch.column("payload"), SEALED_MARK)).as_py():
+        new, old = (pc.starts_with(batch.column("payload"), mark) for mark in SEALED_MARKS)
+        if not pc.all(pc.or_(new, old)).as_py():
             raise PayloadInClear(queue)

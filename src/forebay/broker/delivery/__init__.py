@@ -14,7 +14,9 @@ The rules, and why:
 - *The cursor moves only over finished messages.* Acks may come in any order; what is finished out of order waits in
   `pending` and is not delivered again.
 - *Order is kept.* A message that waits for its retry holds up those behind it in its partition, and no others.
-- *Only the holder of the lease may answer.* An old or foreign token, or one whose time is over, changes nothing.
+- *Only the holder of the lease may answer.* An old or foreign token, or one whose time is over, changes nothing. An
+  answer without a token counts for the lease that is alive now: it is fenced by the lease's time alone, so a consumer
+  that lost its lease unnoticed may answer a message that is another consumer's by now.
 - *A failure gives the rest of its batch back.* Order is kept, so a consumer whose message failed can do little with
   those behind it, and most drop them. When an answer leaves a message that comes again while others of the lease are
   not answered, the lease is *yielded*: from the moment the failed message is due, the partition may be claimed again.
@@ -28,10 +30,12 @@ The rules, and why:
 What the yield costs: a message that crashes its consumer after another one of the batch failed keeps its attempt that
 time. The other one has used one of its own, so this comes to an end.
 
-`claiming` is what a pop does, `answering` what comes after it, `state` what both have in common. Stores keep a state as
+`claiming` is what a pop does, `answering` what comes after it, `state` what both have in common, `addressing` which
+messages are for one group alone. Stores keep a state as
 the bytes of `encode_state`; nothing but this package looks inside.
 """
 
+from forebay.broker.delivery.addressing import GROUP_HEADER, addressed, for_others
 from forebay.broker.delivery.answering import (
     COMPLETED,
     DEAD,
@@ -42,12 +46,14 @@ from forebay.broker.delivery.answering import (
     STATUSES,
     Answer,
     Answered,
+    Lease,
     acknowledge,
     completed,
     extended,
+    open_attempts,
     released,
 )
-from forebay.broker.delivery.claiming import Candidates, Claim, Undelivered, claim, is_due, is_held
+from forebay.broker.delivery.claiming import Candidates, Claim, Undelivered, claim, is_due, is_expired, is_held
 from forebay.broker.delivery.state import (
     DeadLetter,
     DeliveryState,
@@ -55,6 +61,7 @@ from forebay.broker.delivery.state import (
     decode_state,
     due_us,
     encode_state,
+    review_us,
     without_gone,
 )
 
@@ -62,6 +69,7 @@ __all__ = [
     "COMPLETED",
     "DEAD",
     "FAILED",
+    "GROUP_HEADER",
     "LEASE_INVALID",
     "NOT_IN_LEASE",
     "RETRY",
@@ -72,17 +80,23 @@ __all__ = [
     "Claim",
     "DeadLetter",
     "DeliveryState",
+    "Lease",
     "Pending",
     "Undelivered",
     "acknowledge",
+    "addressed",
     "claim",
     "completed",
     "decode_state",
     "due_us",
     "encode_state",
     "extended",
+    "for_others",
     "is_due",
+    "is_expired",
     "is_held",
+    "open_attempts",
     "released",
+    "review_us",
     "without_gone",
 ]

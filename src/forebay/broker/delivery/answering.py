@@ -25,6 +25,10 @@ STATUSES = (COMPLETED, FAILED, RETRY, DEAD)
 
 ERROR_CHARACTERS_MAX = 4096
 
+Lease = str | frozenset[str]
+"""What a consumer shows: the token of its lease; nothing (an empty token), for whatever lease is alive now; or several
+tokens of which one has to be the partition's."""
+
 LEASE_INVALID = "Invalid or expired lease"
 NOT_IN_LEASE = "Message not found"
 
@@ -49,15 +53,22 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 
 
 def acknowledge(
-    state: DeliveryState, lease_id: str, answers: Sequence[Answer], options: QueueOptions, *, now_us: int
+    state: DeliveryState, lease: Lease, answers: Sequence[Answer], options: QueueOptions, *, now_us: int
 ) -> tuple[list[Answered], list[DeadLetter], DeliveryState]:
     """Judge answers of one consumer to one partition. A refused answer changes nothing."""
-    if not lease_id or state.lease_id != lease_id or not state.is_leased_at(now_us):
+    if not _is_holder(state, lease, now_us):
         return [Answered(answer.transaction_id, False, LEASE_INVALID) for answer in answers], [], state
     if _completes_all(state.pending, answers):
         judged = [Answered(answer.transaction_id, True, "", False, True) for answer in answers]
         return judged, [], advanced_by(without_lease(state, state.pending), len(judged))
     return judged_one_by_one(state, answers, options, now_us)
+
+
+def _is_holder(state: DeliveryState, lease: Lease, now_us: int) -> bool:
+    """Whether the partition is leased now, and under a lease that the consumer may answer for."""
+    if not state.is_leased_at(now_us):
+        return False
+    return state.lease_id in lease if isinstance(lease, frozenset) else lease in ("", state.lease_id)
 
 
 def _completes_all(pending: Sequence[Pending], answers: Sequence[Answer]) -> bool:
@@ -129,6 +140,16 @@ def _yielded(state: DeliveryState, after: Sequence[Pending]) -> DeliveryState:
     ]
     yielded_us = state.yielded_us or min(failed, default=0)
     return replace(state, pending=tuple(after), yielded_us=yielded_us)
+
+
+def open_attempts(state: DeliveryState, seq: int) -> int | None:
+    """How often a message was delivered that the group has not finished; None for one that it has."""
+    if seq <= state.cursor_seq:
+        return None
+    pending = next((pending for pending in state.pending if pending.seq == seq), None)
+    if pending is None:
+        return 0
+    return None if pending.is_finished else pending.attempts
 
 
 def completed(state: DeliveryState) -> tuple[int, DeliveryState]:

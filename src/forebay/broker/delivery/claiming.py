@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from forebay.broker.delivery.addressing import for_others
 from forebay.broker.delivery.state import (
     SECOND_US,
     DeadLetter,
@@ -15,6 +16,7 @@ from forebay.broker.delivery.state import (
     Pending,
     advanced,
     dead_letter,
+    is_early,
     without_lease,
 )
 from forebay.model.queue import QueueOptions
@@ -29,6 +31,8 @@ class Undelivered(Protocol):
     def transaction_ids(self) -> Sequence[str]: ...
     @property
     def created_us(self) -> Sequence[int]: ...
+    @property
+    def headers(self) -> Sequence[bytes]: ...
 
 
 class Candidates(NamedTuple):
@@ -37,6 +41,7 @@ class Candidates(NamedTuple):
     seqs: Sequence[int] = ()
     transaction_ids: Sequence[str] = ()
     created_us: Sequence[int] = ()
+    headers: Sequence[bytes] = ()
 
 
 class Claim(NamedTuple):
@@ -58,12 +63,13 @@ def claim(
     fresh: Undelivered,
     options: QueueOptions,
     *,
+    group: str,
     now_us: int,
     batch: int,
     lease_id: str,
     auto_ack: bool,
 ) -> Claim | None:
-    """Take up to `batch` messages; None when the partition has nothing for the group now."""
+    """Take up to `batch` messages; None when the partition has nothing for the group now, and nothing to pass."""
     if is_held(state, options, now_us):
         return None
     state = _open_again(state)
@@ -72,7 +78,7 @@ def claim(
     after: list[Pending] = []
     is_held_up = False
     for pending in state.pending:
-        is_held_up = is_held_up or (not pending.is_finished and _is_early(pending.not_before_us, options, now_us))
+        is_held_up = is_held_up or (not pending.is_finished and is_early(pending.not_before_us, options, now_us))
         if pending.is_finished or is_held_up or len(delivered) >= batch:
             after.append(pending)
         elif pending.attempts >= options.attempts_max:
@@ -84,8 +90,8 @@ def claim(
             delivered.append(taken)
             after.append(taken)
     if not is_held_up:
-        _take_fresh(fresh, options, now_us, batch, delivered, dead, after)
-    if not delivered and not dead:
+        _take_fresh(fresh, group, options, now_us, batch, delivered, dead, after)
+    if not delivered and not dead and len(after) == len(state.pending):
         return None
     if auto_ack:
         after = [replace(p, is_leased=False, is_finished=p.is_finished or p.is_leased) for p in after]
@@ -105,6 +111,7 @@ def _open_again(state: DeliveryState) -> DeliveryState:
 
 def _take_fresh(
     fresh: Undelivered,
+    group: str,
     options: QueueOptions,
     now_us: int,
     batch: int,
@@ -112,8 +119,8 @@ def _take_fresh(
     dead: list[DeadLetter],
     after: list[Pending],
 ) -> None:
-    wait_max_us = options.max_wait_seconds * SECOND_US
-    if not wait_max_us:
+    others = for_others(fresh.seqs, fresh.headers, group)
+    if not others and not options.is_age_limited:
         taken = list(map(Pending, fresh.seqs[: batch - len(delivered)], fresh.transaction_ids, repeat(1), repeat(True)))
         delivered += taken
         after += taken
@@ -121,24 +128,35 @@ def _take_fresh(
     for seq, transaction_id, created_us in zip(fresh.seqs, fresh.transaction_ids, fresh.created_us, strict=True):
         if len(delivered) >= batch:
             return
-        if wait_max_us < now_us - created_us:
-            dead.append(DeadLetter(seq, 0, f"waited longer than {options.max_wait_seconds} s"))
+        letter = None if seq in others else _died_of_age(seq, now_us - created_us, options)
+        if letter is not None:
+            dead.append(letter)
+        if seq in others or letter is not None:
             after.append(Pending(seq, transaction_id, attempts=0, is_finished=True))
         else:
             delivered.append(Pending(seq, transaction_id, attempts=1, is_leased=True))
             after.append(delivered[-1])
 
 
+def _died_of_age(seq: int, age_us: int, options: QueueOptions) -> DeadLetter | None:
+    if is_expired(age_us, options):
+        return DeadLetter(seq, 0, f"older than its time to live of {options.ttl_seconds} s", is_dropped=True)
+    if 0 < options.max_wait_seconds * SECOND_US < age_us:
+        reason = f"waited longer than {options.max_wait_seconds} s"
+        return DeadLetter(seq, 0, reason, is_dropped=not options.dead_letter_queue)
+    return None
+
+
+def is_expired(age_us: int, options: QueueOptions) -> bool:
+    """Whether a message has outlived its queue's `ttl`: it is delivered no more, however often it was before."""
+    return 0 < options.ttl_seconds * SECOND_US < age_us
+
+
 def is_held(state: DeliveryState, options: QueueOptions, now_us: int) -> bool:
     """Whether a lease keeps everybody else away."""
     if not state.is_leased_at(now_us):
         return False
-    return not state.yielded_us or _is_early(state.yielded_us, options, now_us)
-
-
-def _is_early(not_before_us: int, options: QueueOptions, now_us: int) -> bool:
-    """Whether it is too early for the next attempt. A time further off than the delay is of a clock set back since."""
-    return now_us < not_before_us <= now_us + options.retry_delay_ms * 1000
+    return not state.yielded_us or is_early(state.yielded_us, options, now_us)
 
 
 def is_due(since_us: int, seconds: int, *, now_us: int) -> bool:

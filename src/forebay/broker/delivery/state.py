@@ -70,8 +70,8 @@ class DeadLetter(NamedTuple):
 
 
 def dead_letter(pending: Pending, reason: str, options: QueueOptions, *, always_kept: bool = False) -> DeadLetter:
-    is_dropped = not (always_kept or options.dlq_after_max_retries)
-    return DeadLetter(pending.seq, pending.attempts, reason, is_dropped)
+    is_kept = options.dead_letter_queue and (always_kept or options.dlq_after_max_retries)
+    return DeadLetter(pending.seq, pending.attempts, reason, is_dropped=not is_kept)
 
 
 def without_lease(state: DeliveryState, pending: Sequence[Pending]) -> DeliveryState:
@@ -108,12 +108,27 @@ def without_gone(state: DeliveryState, is_kept: Callable[[int], bool]) -> Delive
     return advanced(replace(state, pending=tuple(pending)))
 
 
-def due_us(state: DeliveryState, now_us: int) -> int | None:
-    """When something of what was delivered already may be claimed again, now at the earliest; None: nothing is left."""
-    if state.lease_id and not state.yielded_us:
-        return max(state.lease_until_us, now_us)
+def is_early(not_before_us: int, options: QueueOptions, now_us: int) -> bool:
+    """Whether it is too early for the next attempt. A time further off than the delay is of a clock set back since."""
+    return now_us < not_before_us <= now_us + options.retry_delay_ms * 1000
+
+
+def due_us(state: DeliveryState, options: QueueOptions, now_us: int) -> int | None:
+    """When something of what was delivered already may be claimed again, now at the earliest; None: nothing is left.
+
+    It is what a claim goes by: a lease or a delay of a clock that was ahead and has been set right keeps nothing back.
+    """
+    is_leased = state.is_leased_at(now_us)
+    if is_leased and not state.yielded_us:
+        return state.lease_until_us
     for pending in state.pending:
         if not pending.is_finished:
-            due = max(state.yielded_us, 0 if pending.is_leased else pending.not_before_us)
-            return max(min(due, state.lease_until_us) if state.lease_id else due, now_us)
+            waits = (state.yielded_us, 0 if pending.is_leased else pending.not_before_us)
+            due = max([wait for wait in waits if is_early(wait, options, now_us)], default=now_us)
+            return min(due, state.lease_until_us) if is_leased else due
     return None
+
+
+def review_us(state: DeliveryState, now_us: int) -> int | None:
+    """When to look at the state again, where the queue's options are not at hand: now, unless nothing is left."""
+    return now_us if state.lease_id or state.open_count() else None

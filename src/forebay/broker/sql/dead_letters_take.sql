@@ -20,7 +20,8 @@ WITH chosen AS (
 ), gone AS (
     DELETE FROM forebay.dead_letters l USING counted
     WHERE l.letter_id = counted.letter_id AND counted.bytes_before < %(bytes_max)b::bigint
-    RETURNING l.letter_id, counted.queue, counted.partition, CASE WHEN %(is_whole)b::boolean THEN l.payload END AS payload,
-        l.trace_id, l.headers, l.is_binary
+    RETURNING l.letter_id, counted.queue, counted.partition, l.group_name, l.transaction_id,
+        CASE WHEN %(is_whole)b::boolean THEN l.payload END AS payload, l.trace_id, l.headers, l.is_binary
 )
-SELECT letter_id, queue, partition, payload, trace_id, headers, is_binary FROM gone ORDER BY letter_id
+SELECT letter_id, queue, partition, group_name, transaction_id, payload, trace_id, headers, is_binary
+FROM gone ORDER BY letter_id

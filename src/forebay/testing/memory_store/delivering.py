@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from forebay.broker import delivery
-from forebay.broker.delivery import Answered
+from forebay.broker.delivery import Answered, DeliveryState
 from forebay.broker.message_columns import columns_of
 from forebay.broker.messages import (
     Acknowledged,
@@ -35,11 +35,18 @@ class Delivering(Contents):
         lease_id = str(uuid.uuid4())
         messages: list[Message] = []
         claimed = 0
+        before: list[tuple[StoredPartition, DeliveryState]] = []
         for queue, partition in self._places(request):
             left = request.after(len(messages), sum(len(m.payload) for m in messages))
             if claimed >= request.partitions or left.batch <= 0 or left.bytes_max <= 0:
                 break
-            found = self._claim(queue, partition, left, lease_id)
+            before.append((partition, queue.state(partition, request.group)))
+            try:
+                found = self._claim(queue, partition, left, lease_id)
+            except Exception:
+                for other, state in before:
+                    other.states[request.group] = state
+                raise
             messages += found
             claimed += bool(found)
         return Popped(lease_id if messages and not request.auto_ack else "", messages, claimed)
@@ -73,7 +80,7 @@ class Delivering(Contents):
 
     def _due_us(self, queue: StoredQueue, partition: StoredPartition, group: str, now_us: int) -> int:
         options, state = queue.info.options, queue.state(partition, group)
-        due_us = delivery.due_us(state, now_us)
+        due_us = delivery.due_us(state, options, now_us)
         if due_us is None:
             oldest = queue.waiting(partition, group)[0]
             due_us = oldest.created_us + options.delayed_processing_seconds * SECOND_US
@@ -103,6 +110,11 @@ class Delivering(Contents):
             return []
         state = queue.state(partition, request.group)
         state = delivery.without_gone(state, partition.messages.__contains__)
+        if not delivery.is_held(state, options, now_us):
+            created = {m.seq: m.created_us for m in partition.messages.values()}
+            state = delivery.without_gone(
+                state, lambda seq: not delivery.is_expired(now_us - created.get(seq, now_us), options)
+            )
         fresh = [
             m
             for m in partition.messages.values()
@@ -115,6 +127,7 @@ class Delivering(Contents):
                 state,
                 columns_of(fresh),
                 options,
+                group=request.group,
                 now_us=now_us,
                 batch=batch,
                 lease_id=lease_id,
@@ -126,9 +139,12 @@ class Delivering(Contents):
             return []
         fitting = count_within((len(partition.messages[p.seq].payload) for p in taken.taken), request.bytes_max)
         taken = claim(fitting) or taken if fitting < len(taken.taken) else taken
+        messages = [replace(partition.messages[seq], attempts=attempts) for seq, attempts in taken.delivered]
+        if request.check is not None:
+            request.check(messages)
         partition.states[request.group] = taken.state
         self._bury(partition, request.group, taken.dead)
-        return [replace(partition.messages[seq], attempts=attempts) for seq, attempts in taken.delivered]
+        return messages
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
         acknowledged = self._acknowledge(acknowledgements)
@@ -137,13 +153,13 @@ class Delivering(Contents):
 
     def _acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
         outcomes: dict[int, Acknowledged] = {}
-        for (partition_id, group, lease_id), places in judged_together(acknowledgements).items():
+        for (partition_id, group, lease), places in judged_together(acknowledgements).items():
             answers = [acknowledgements[place].answer for place in places]
-            outcomes |= zip(places, self._judge(partition_id, group, lease_id, answers), strict=True)
+            outcomes |= zip(places, self._judge(partition_id, group, lease, answers), strict=True)
         return [outcomes[place] for place in range(len(acknowledgements))]
 
     def _judge(
-        self, partition_id: str, group: str, lease_id: str, answers: Sequence[delivery.Answer]
+        self, partition_id: str, group: str, lease: delivery.Lease, answers: Sequence[delivery.Answer]
     ) -> list[Acknowledged]:
         found = self._partition_of(partition_id)
         if found is None or group not in found[0].groups:
@@ -151,7 +167,7 @@ class Delivering(Contents):
             return [Acknowledged(answered, "", "") for answered in refused]
         queue, partition = found
         answered, dead, state = delivery.acknowledge(
-            queue.state(partition, group), lease_id, answers, queue.info.options, now_us=self._clock.now_us()
+            queue.state(partition, group), lease, answers, queue.info.options, now_us=self._clock.now_us()
         )
         partition.states[group] = state
         self._bury(partition, group, dead)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
-
+from forebay.broker.delivery import addressed
 from forebay.broker.messages import ANSWER_BYTES_MAX, PushItem, count_within
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
+from forebay.model.ids import replay_id
 from forebay.testing.memory_store.pushing import Pushing
 
 
@@ -17,12 +17,16 @@ class Letters(Pushing):
         page = found[offset : offset + limit]
         return page[: count_within((len(letter.message.payload) for letter in page), bytes_max)], len(found)
 
-    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
+    async def replay_dead_letters(self, wanted: DeadLetterFilter, *, to_all_groups: bool = False) -> int:
         found = self._wanted(wanted)
-        items = [
-            PushItem(m.queue, m.partition, m.payload, str(uuid.uuid4()), True, m.trace_id, m.headers, m.is_binary)
-            for m in (letter.message for letter in found)
-        ]
+        items = []
+        for letter in found:
+            m, headers = letter.message, addressed(letter.message.headers, None if to_all_groups else letter.group)
+            items.append(
+                PushItem(
+                    m.queue, m.partition, m.payload, replay_id(m.transaction_id), True, m.trace_id, headers, m.is_binary
+                )
+            )
         await self.push(items)
         return await self.purge_dead_letters(wanted) if found else 0
 

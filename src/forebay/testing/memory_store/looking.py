@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from forebay.broker import delivery
+from forebay.broker.delivery import DeadLetter
 from forebay.broker.messages import ANSWER_BYTES_MAX, Message, count_within
 from forebay.broker.overview import PartitionStatus, QueueStatus, TraceEvent
-from forebay.model.queue import Queue
+from forebay.model.queue import DEFAULT_GROUP, Queue
 from forebay.testing.memory_store.contents import SECOND_US, Contents, StoredQueue
 
 
@@ -63,6 +65,29 @@ class Looking(Contents):
         partition.remove(message)
         self._wake(queue.info.name, 1)
         return True
+
+    async def bury_message(self, partition_id: str, transaction_id: str, reason: str) -> int | None:
+        message = await self.message(partition_id, transaction_id)
+        found = self._partition_of(partition_id)
+        if message is None or found is None:
+            return None
+        queue, partition = found
+        groups = {g: delivery.open_attempts(queue.state(partition, g), message.seq) for g in queue.groups}
+        unfinished = {g: attempts for g, attempts in (groups or {DEFAULT_GROUP: 0}).items() if attempts is not None}
+        for group, attempts in unfinished.items():
+            self._bury(partition, group, [DeadLetter(message.seq, attempts, reason)])
+        if unfinished:
+            await self.delete_message(partition_id, transaction_id)
+        return len(unfinished)
+
+    async def clear_queue(self, name: str, partition: str | None = None) -> int:
+        queue = self._existing(name)
+        gone = [m for m in queue.messages() if partition in (None, m.partition)]
+        for message in gone:
+            queue.partitions[message.partition].remove(message)
+            queue.removed_seq = max(queue.removed_seq, message.seq)
+        self._wake(name, 1)
+        return len(gone)
 
     async def add_trace(self, event: TraceEvent) -> None:
         self._traces.append(event)

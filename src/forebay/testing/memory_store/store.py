@@ -68,14 +68,12 @@ class MemoryStore(Delivering, Groups, Letters, Looking, ArrowStages):
 
     def _retain(self, queue: StoredQueue) -> int:
         options, now_us = queue.info.options, self._clock.now_us()
-        if not options.retention_enabled:
-            return 0
         removed = 0
         for partition in queue.partitions.values():
             for message in list(partition.messages.values()):
                 age_us = now_us - message.created_us
-                is_old = 0 < options.retention_seconds * SECOND_US < age_us
-                is_done = 0 < options.completed_retention_seconds * SECOND_US < age_us and self._is_done(
+                is_old = 0 < options.kept_seconds * SECOND_US < age_us
+                is_done = 0 < options.completed_kept_seconds * SECOND_US < age_us and self._is_done(
                     queue, partition, message.seq
                 )
                 if is_old or is_done:

@@ -36,6 +36,7 @@ def test_short_lease_is_what_a_claim_of_new_messages_makes(
         before,
         Candidates(seqs, ids, [0] * count),
         options,
+        group="g",
         now_us=NOW_US,
         batch=count,
         lease_id="mine",

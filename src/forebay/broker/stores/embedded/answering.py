@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 
 from forebay.broker import delivery
-from forebay.broker.delivery import Answered, DeliveryState
-from forebay.broker.messages import Acknowledged, Acknowledgement, Completed, judged_together
+from forebay.broker.delivery import Answered, DeadLetter, DeliveryState
+from forebay.broker.messages import Acknowledged, Acknowledgement, Completed, Message, judged_together
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, Partition
@@ -15,6 +15,7 @@ from forebay.broker.stores.embedded.lease_rows import FreshLease
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.clock import Clock
+from forebay.model.queue import DEFAULT_GROUP
 
 _HELD = (
     f"SELECT {PARTITION_COLUMNS}, s.state, g.name FROM states s JOIN partitions p ON p.id = s.partition_id "
@@ -34,16 +35,16 @@ class Answering:
     def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
         outcomes: dict[int, Acknowledged] = {}
         together = judged_together(acknowledgements)
-        for (wire_id, group, lease_id), places in together.items():
+        for (wire_id, group, lease), places in together.items():
             answers = [acknowledgements[place].answer for place in places]
-            judged = self._answer(wire_id, group, lease_id, answers)
+            judged = self._answer(wire_id, group, lease, answers)
             if len(together) == 1:
                 return judged
             outcomes |= zip(places, judged, strict=True)
         return [outcomes[place] for place in range(len(acknowledgements))]
 
     def _answer(
-        self, wire_id: str, group_name: str, lease_id: str, answers: Sequence[delivery.Answer]
+        self, wire_id: str, group_name: str, lease: delivery.Lease, answers: Sequence[delivery.Answer]
     ) -> list[Acknowledged]:
         found = self._found(wire_id, group_name)
         if found is None:
@@ -51,7 +52,7 @@ class Answering:
             return [Acknowledged(answered, "", "") for answered in refused]
         queue, group, partition, before = found
         answered, dead, state = delivery.acknowledge(
-            before, lease_id, answers, queue.info.options, now_us=self._clock.now_us()
+            before, lease, answers, queue.info.options, now_us=self._clock.now_us()
         )
         if state is not before:
             if dead:
@@ -136,6 +137,24 @@ class Answering:
         for queue, group, partition, state in held:
             self.change(queue, group, partition, delivery.released(state))
         return bool(held)
+
+    def bury_for_all(self, message: Message, reason: str) -> int:
+        """Write a dead letter for each group that has not finished the message; returns how many."""
+        queue, partition_id = self._queues.of_wire_id(message.partition_id) or (None, 0)
+        if queue is None:
+            return 0
+        partition = self._popper.states.partition(partition_id)
+        groups = {
+            name: delivery.open_attempts(self._popper.states.state(group, partition), message.seq)
+            for name, group in queue.groups.items()
+        }
+        letters = 0
+        for name, attempts in (groups or {DEFAULT_GROUP: 0}).items():
+            if attempts is not None:
+                letter = DeadLetter(message.seq, attempts, reason)
+                self._popper.bury(queue, partition_id, name, [letter], {message.seq: message})
+                letters += 1
+        return letters
 
     def forget_deleted(self, queue: OpenQueue, partition_id: int) -> None:
         """A message of the partition was deleted: whoever holds or awaits it does so no longer."""

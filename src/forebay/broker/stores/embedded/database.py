@@ -16,6 +16,10 @@ VERSION = 3
 _CACHE_KIB = 65_536
 
 
+class CommitFailed(Exception):
+    """SQLite did not confirm a commit. What it wrote may be found after a kill, until another commit overwrites it."""
+
+
 class Database:
     """Statements are cached by sqlite3 itself; rows are plain tuples."""
 
@@ -24,6 +28,9 @@ class Database:
         self._is_due = False
         """Whether a transaction waits for its first statement."""
         self._is_synced = False
+        self._changes_undone = 0
+        self.has_committed = False
+        """Whether the last transaction wrote anything; many have nothing to write."""
         run = self._connection.execute
         run("PRAGMA journal_mode=WAL")
         # A commit is handed to the kernel and not synced: it survives the process. Commits that must survive the
@@ -71,10 +78,11 @@ class Database:
         It begins with its first statement. Most pushes have none, and each would cost the interpreter's lock twice.
         """
         self._is_due, self._is_synced = True, synced
+        self.has_committed = False
         try:
             yield
             if self._connection.in_transaction:
-                self._connection.execute("COMMIT")
+                self._commit()
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -83,6 +91,18 @@ class Database:
             if synced and not self._is_due:
                 self._connection.execute("PRAGMA synchronous=NORMAL")
             self._is_due = False
+
+    def _commit(self) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise CommitFailed(str(error)) from error
+        self.has_committed = True
+
+    @property
+    def changes(self) -> int:
+        """A number that grows with every row that is changed and not changed back by the end of a savepoint."""
+        return self._connection.total_changes - self._changes_undone
 
     def _begun(self) -> sqlite3.Connection:
         if self._is_due:
@@ -96,11 +116,13 @@ class Database:
     def savepoint(self) -> Iterator[None]:
         """A part of a transaction that can fail by itself."""
         self._begun().execute("SAVEPOINT part")
+        before = self.changes
         try:
             yield
         except BaseException:
             self._connection.execute("ROLLBACK TO part")
             self._connection.execute("RELEASE part")
+            self._changes_undone += self.changes - before
             raise
         self._connection.execute("RELEASE part")
 

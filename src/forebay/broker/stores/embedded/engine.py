@@ -17,12 +17,12 @@ from forebay.broker.push_run import QUEUED
 from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.answering import Answering
 from forebay.broker.stores.embedded.committing import StageCommitter
-from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.database import CommitFailed, Database
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.letters import DeadLetters
 from forebay.broker.stores.embedded.overview import Overview
 from forebay.broker.stores.embedded.popping import Popper
-from forebay.broker.stores.embedded.pushing import Pusher, Request
+from forebay.broker.stores.embedded.pushing import PushBroken, Pusher, Request
 from forebay.broker.stores.embedded.queues import Queues
 from forebay.broker.stores.embedded.records import RecordCache
 from forebay.broker.stores.embedded.retention import Retention
@@ -107,8 +107,8 @@ class Engine:
     def cycle(self, work: Sequence[Work]) -> None:
         """Do all of it in one transaction; what came of it stands in it when that is committed.
 
-        What breaks it is told so, and the rest is done again without it. The pushes of a cycle are stored together, so
-        they break together.
+        What breaks it is told so, and the rest is done again without it. The pushes to one queue are stored together,
+        so they break together.
         """
         chances, is_again = BROKEN_MAX, False
         while work:
@@ -117,7 +117,7 @@ class Engine:
             except BaseException as error:
                 logger.exception("a cycle of the store failed", extra={"action": "store_cycle_failed"})
                 broken = error.work if isinstance(error, _Broken) and chances else work
-                self._refuse(broken, error.cause if isinstance(error, _Broken) else error)
+                self._refuse(broken, error)
                 work = [item for item in work if item not in broken]
                 chances, is_again = chances - 1, True
             else:
@@ -138,32 +138,52 @@ class Engine:
             if pushes:
                 try:
                     stored += self._push_again(pushes) if is_again else self._pusher.push(pushes)
-                except Exception as error:
-                    raise _Broken([item for item in work if isinstance(item.call, Request)], error) from error
+                except PushBroken as broken:
+                    raise _Broken([item for item in work if item.call in broken.requests], broken.cause) from broken
             if len(pushes) < len(work) or self._index.is_tail_long:
                 self._index.settle()
             for item in work:
-                _do(item)
+                self._do(item)
+
+    def _do(self, item: Work) -> None:
+        if isinstance(item.call, Request):
+            item.result, item.error = item.call.answers, item.call.error
+            return
+        item.error = None
+        before = self.database.changes
+        try:
+            item.result = item.call()
+        except Exception as error:
+            # What a call that fails has changed must not be committed with the others' work.
+            is_refusal = isinstance(error, ForebayError) and not isinstance(error, InvariantBroken)
+            if not is_refusal or self.database.changes != before:
+                raise _Broken([item], error) from error
+            item.error = error
 
     def _push_again(self, requests: Sequence[Request]) -> Counter[str]:
         """After a rollback: what was stored is in its log, unless that has gone with a queue that was new."""
         stored: Counter[str] = Counter()
         accepted = [request for request in requests if request.error is None]
-        lost = [request for request in accepted if request.queue not in self.queues.by_name]
+        unstored = [request for request in accepted if not self._is_in_log(request)]
         for request in accepted:
             queue = self.queues.by_name.get(request.queue)
-            if queue is not None:
+            if queue is not None and request not in unstored:
                 # Partitions that were new were made again, maybe in another order.
                 wire_ids = [queue.wire_id(queue.partitions[item.partition]) for item in request.items]
                 told = zip(request.answers, wire_ids, strict=True)
                 request.answers = [replace(answer, partition_id=wire_id) for answer, wire_id in told]
                 stored[request.queue] += sum(answer.status == QUEUED for answer in request.answers)
-        return stored + self._pusher.push(lost)
+        return stored + self._pusher.push(unstored)
+
+    def _is_in_log(self, request: Request) -> bool:
+        return request.is_stored and request.queue in self.queues.by_name
 
     def _refuse(self, work: Sequence[Work], error: BaseException) -> None:
-        """Nothing of the cycle has happened, and some of it never will."""
+        """Nothing of the cycle has happened as far as this process knows, and some of it never will."""
+        is_unknown = isinstance(error, CommitFailed)
+        cause = error.cause if isinstance(error, _Broken) else error
         for item in work:
-            item.error = _as_refusal(error, is_outcome_unknown=isinstance(item.call, Request))
+            item.error = _as_refusal(cause, is_outcome_unknown=is_unknown or isinstance(item.call, Request))
         self._is_memory_doubtful = True
         # At once if the database lets us: others look at the queues meanwhile. Else the next cycle begins with it.
         with contextlib.suppress(Exception):
@@ -178,7 +198,8 @@ class Engine:
                 logger.exception("a step after a commit failed", extra={"action": "store_follow_up_failed"})
 
     def _remove_forgotten(self) -> None:
-        if self.queues.forgotten:
+        # Without a commit the database has not confirmed that they are gone: a kill could bring them back.
+        if self.queues.has_left_over and self.database.has_committed:
             self._cache.forget(self.queues.remove_forgotten())
 
     def _wake_all(self) -> None:
@@ -221,23 +242,24 @@ class Engine:
             self.answering.forget_deleted(*found)
         return found is not None
 
-
-def _do(item: Work) -> None:
-    if isinstance(item.call, Request):
-        item.result, item.error = item.call.answers, item.call.error
-        return
-    item.error = None
-    try:
-        item.result = item.call()
-    except InvariantBroken as error:
-        raise _Broken([item], error) from error
-    except ForebayError as error:
-        item.error = error
-    except Exception as error:
-        raise _Broken([item], error) from error
+    def bury_message(self, partition_id: str, transaction_id: str, reason: str) -> int | None:
+        message = self.overview.message(partition_id, transaction_id)
+        if message is None:
+            return None
+        letters = self.answering.bury_for_all(message, reason)
+        if letters:
+            self.delete_message(partition_id, transaction_id)
+        return letters
 
 
 def _as_refusal(error: BaseException, *, is_outcome_unknown: bool) -> BaseException:
-    if isinstance(error, sqlite3.OperationalError | OSError):
-        return StoreUnavailable(f"the store cannot write: {error}", is_outcome_unknown=is_outcome_unknown)
-    return error
+    """As a fault of the server's, whatever it is: a client must not take it for its own, and for final."""
+    if isinstance(error, OSError):
+        error_text = error.strerror or str(error)
+    elif isinstance(error, sqlite3.OperationalError | CommitFailed):
+        error_text = str(error)
+    elif is_outcome_unknown and isinstance(error, ForebayError) and not isinstance(error, InvariantBroken):
+        error_text = error.message
+    else:
+        return error
+    return StoreUnavailable(f"the store cannot write: {error_text}", is_outcome_unknown=is_outcome_unknown)

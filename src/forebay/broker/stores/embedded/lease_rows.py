@@ -59,7 +59,7 @@ def leased(
     state: DeliveryState, seqs: Sequence[int], options: QueueOptions, now_us: int, lease_id: str
 ) -> FreshLease | None:
     """What `delivery.claim` makes of messages that are all new, in short; None where that takes more than a range."""
-    if state.pending or options.max_wait_seconds or not seqs or seqs[-1] - seqs[0] != len(seqs) - 1:
+    if state.pending or options.is_age_limited or not seqs or seqs[-1] - seqs[0] != len(seqs) - 1:
         return None
     until_us = now_us + options.lease_seconds * _SECOND_US
     return FreshLease(state.cursor_seq, seqs[0], seqs[-1], lease_id, now_us, until_us, state.finished)

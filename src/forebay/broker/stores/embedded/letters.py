@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from forebay.broker.delivery import DeadLetter
+from forebay.broker.delivery import DeadLetter, addressed
 from forebay.broker.messages import ANSWER_BYTES_MAX, Message, PushItem, count_within
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.clock import Clock
+from forebay.model.ids import replay_id
 from forebay.model.message import PAYLOAD_IS_BINARY
 
 _COLUMNS = (
@@ -96,20 +96,21 @@ class DeadLetters:
         text = f"SELECT {_COLUMNS} FROM {_LETTERS} WHERE d.id = ?"
         return [self._message(row) for letter_id in sorted(ids) for row in self._database.all(text, (letter_id,))]
 
-    def as_items(self, letters: Sequence[DeadMessage]) -> Sequence[PushItem]:
-        """The letters as pushes, with new ids: their old ones are taken."""
+    def as_items(self, letters: Sequence[DeadMessage], to_all_groups: bool) -> Sequence[PushItem]:
+        """The letters as pushes, each for its group unless for all, with new ids: their old ones are taken."""
         return [
             PushItem(
                 queue=message.queue,
                 partition=message.partition,
                 payload=message.payload,
-                transaction_id=str(uuid.uuid4()),
+                transaction_id=replay_id(message.transaction_id),
                 is_minted=True,
                 trace_id=message.trace_id,
-                headers=message.headers,
+                headers=addressed(message.headers, None if to_all_groups else letter.group),
                 is_binary=message.is_binary,
             )
-            for message in (letter.message for letter in letters)
+            for letter in letters
+            for message in (letter.message,)
         ]
 
     def _message(self, row: tuple[Any, ...]) -> DeadMessage:

@@ -27,7 +27,8 @@ _SECOND_US = 1_000_000
 REACH_BEHIND_THE_DEAD = 500
 """How many messages are looked at where those before them had waited too long, whatever the batch is."""
 BURIED_MAX = 5_000
-"""How many of one partition are buried at once. Then others get their turn, and the pop goes on behind them."""
+"""How many of one partition are buried at once, or passed because they are for other groups. Then others get their
+turn, and the pop goes on behind them."""
 CUT_SHORT = Popped("", [], 0)
 """Of a pop that has only buried messages so far: ask again."""
 
@@ -158,6 +159,8 @@ class Popper:
         partition, state = found
         if self._is_left_alone(ready, partition, state, options, now_us):
             return None
+        if options.ttl_seconds:
+            state = self._without_expired(queue, partition, state, now_us)
         reach, buried = request.batch, 0
         while True:
             seq = max(state.last_seen_seq(), partition.floor_seq)
@@ -171,7 +174,9 @@ class Popper:
                 bytes_max=request.bytes_max,
                 delay=options.delayed_processing_seconds,
             )
-            is_short = not request.auto_ack and not buried
+            if request.check is not None:
+                request.check(fresh)
+            is_short = not request.auto_ack and not buried and not any(fresh.headers)
             short = None if not is_short else lease_rows.leased(state, fresh.seqs, options, now_us, lease_id)
             if short is not None:
                 self.states.save_encoded(group, partition_id, short, lease_rows.encode(short))
@@ -181,6 +186,8 @@ class Popper:
             if taken is None:
                 self.rest(ready, partition, state, due_us)
                 return None
+            if known and request.check is not None:
+                request.check([known[seq] for seq, _ in taken.delivered])
             self.states.save(group, partition_id, taken.state)
             if not known:
                 # All of it is new, so it is what was fetched, as it was fetched.
@@ -188,7 +195,7 @@ class Popper:
                 return fresh
             self.bury(queue, partition_id, group.name, taken.dead, known)
             state = taken.state
-            buried += len(taken.dead)
+            buried += len(taken.dead) if taken.taken else max(len(taken.dead), len(fresh))
             if taken.taken:
                 break
             if buried >= BURIED_MAX:
@@ -199,6 +206,16 @@ class Popper:
             reach = max(request.batch, REACH_BEHIND_THE_DEAD)
         self.rest(ready, partition, state, is_served=True)
         return columns_of([_attempted(known[seq], attempts) for seq, attempts in taken.delivered])
+
+    def _without_expired(
+        self, queue: OpenQueue, partition: Partition, state: DeliveryState, now_us: int
+    ) -> DeliveryState:
+        """What was delivered before and has outlived the queue's `ttl` since is finished."""
+        waiting = [pending.seq for pending in state.pending if not pending.is_finished]
+        found = self.fetcher.by_seq(queue, partition, waiting)
+        options = queue.info.options
+        expired = {s for s, message in found.items() if delivery.is_expired(now_us - message.created_us, options)}
+        return delivery.without_gone(state, lambda seq: seq not in expired) if expired else state
 
     def _is_left_alone(
         self, ready: ReadyList, partition: Partition, state: DeliveryState, options: QueueOptions, now_us: int
@@ -230,6 +247,7 @@ class Popper:
                 state,
                 fresh,
                 queue.info.options,
+                group=request.group,
                 now_us=now_us,
                 batch=batch,
                 lease_id=lease_id,
@@ -256,7 +274,7 @@ class Popper:
     ) -> bool:
         """Put a partition where it belongs: asleep until its time, behind the others, or off the list (False)."""
         now_us = self._clock.now_us()
-        due_us = delivery.due_us(state, now_us)
+        due_us = delivery.due_us(state, self._queues.by_id[partition.queue_id].info.options, now_us)
         if due_us is not None and due_us > now_us:
             ready.put_to_sleep(partition.partition_id, due_us)
         elif visible_us:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from forebay.broker.encryption import is_sealed
 from forebay.broker.messages import Pushed, PushItem
-from forebay.broker.push_run import PushedRun, PushRun
+from forebay.broker.push_run import QUEUED, PushedRun, PushRun
 from forebay.broker.stores.embedded.arrivals import Arrivals, as_columns, as_runs
 from forebay.broker.stores.embedded.given_ids import Claim
 from forebay.broker.stores.embedded.index import MessageIndex
@@ -20,20 +20,31 @@ from forebay.broker.stores.embedded.index_tail import shares_of
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.clock import Clock
 from forebay.commitlog.block import NO_TAG
-from forebay.errors import AppendFailed, PayloadInClear, QueueFull
+from forebay.errors import AppendFailed, PayloadInClear, QueueFull, StoreUnavailable, Transient
 
 
 class DuplicateInTransaction(Exception):
     """A push whose id is taken: the transaction leaves nothing behind."""
 
 
-@dataclass(slots=True)
+class PushBroken(Exception):
+    """These requests, all of one queue, have raised what is not expected: a bug, or trouble with the disk."""
+
+    def __init__(self, requests: Sequence[Request], cause: Exception) -> None:
+        super().__init__(cause)
+        self.requests = requests
+        self.cause = cause
+
+
+@dataclass(slots=True, eq=False)
 class Request:
     """One push as it came, and what came of it."""
 
     items: Sequence[PushItem]
     answers: Sequence[Pushed] = ()
     error: Exception | None = None
+    is_stored: bool = False
+    """Whether its messages are in the log, whatever becomes of the database's transaction."""
 
     @property
     def queue(self) -> str:
@@ -66,24 +77,37 @@ class Pusher:
         for request in requests:
             by_queue.setdefault(request.queue, []).append(request)
         for name, same in by_queue.items():
-            first = same[0].items[0]
-            queue = self._queues.made(name, first.namespace, first.task)
-            asked = [request.items for request in same]
-            arrivals = self._all_new(queue, asked) or self._asked_for(queue, asked)
-            for request in same:
-                try:
-                    self._check_room(queue, arrivals, request.items)
-                    self._check_sealed(queue, request.items)
-                    request.answers = self._accept(queue, request.items, arrivals)
-                except (QueueFull, PayloadInClear) as refused:
-                    request.error = refused
             try:
-                self._store(queue, arrivals, NO_TAG)
-                stored[name] = arrivals.count
-            except AppendFailed as failed:
-                for request in same:
-                    request.error = request.error or failed
+                stored[name] = self._push_to(name, same)
+            except Exception as error:
+                raise PushBroken(same, error) from error
         return stored
+
+    def _push_to(self, name: str, requests: Sequence[Request]) -> int:
+        """Store requests of one queue as far as possible; returns how many messages it got."""
+        first = requests[0].items[0]
+        try:
+            queue = self._queues.made(name, first.namespace, first.task)
+        except Transient as refused:
+            for request in requests:
+                request.error = refused
+            return 0
+        asked = [request.items for request in requests]
+        arrivals = self._all_new(queue, asked) or self._asked_for(queue, asked)
+        for request in requests:
+            try:
+                self._check_room(queue, arrivals, request.items)
+                self._check_sealed(queue, request.items)
+                request.answers = self._accept(queue, request.items, arrivals)
+            except (QueueFull, PayloadInClear) as refused:
+                request.error = refused
+        try:
+            self._store(queue, arrivals, NO_TAG)
+        except AppendFailed as failed:
+            _refuse_unstored(requests, queue.log.next_seq, failed)
+        for request in requests:
+            request.is_stored = request.error is None
+        return min(arrivals.count, queue.log.next_seq - arrivals.first_seq)
 
     def push_tagged(self, items: Sequence[PushItem], tag: bytes) -> Sequence[Pushed]:
         """Store messages of any queues; they count only if the tag is committed with the database's transaction."""
@@ -239,3 +263,17 @@ class Pusher:
             # A transaction's record counts only together with its tag, so it goes into the index together with that.
             index = self._index.note if tag == NO_TAG else self._index.add
             index(queue, place.first_seq, place.position, shares, now_us)
+
+
+def _refuse_unstored(requests: Sequence[Request], next_seq: int, failed: AppendFailed) -> None:
+    """Messages below `next_seq` are in the log: of several records, one may have been written and the next not."""
+    for request in requests:
+        seqs = [answer.seq for answer in request.answers]
+        if request.error is None and max(seqs) >= next_seq:
+            new = [answer.seq for answer in request.answers if answer.status == QUEUED]
+            is_partly_stored = bool(new) and min(new) < next_seq
+            request.error = (
+                StoreUnavailable(f"a part of the messages is stored: {failed.message}", is_outcome_unknown=True)
+                if is_partly_stored
+                else failed
+            )

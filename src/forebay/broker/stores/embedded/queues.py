@@ -16,8 +16,8 @@ from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.ready import ReadyList
 from forebay.clock import Clock
 from forebay.commitlog import CommitLog, LogOptions
-from forebay.commitlog.filesystem import Filesystem
-from forebay.errors import UnknownQueue
+from forebay.commitlog.filesystem import Filesystem, is_disk_full
+from forebay.errors import DiskFull, LogUnopenable, StoreUnavailable, Transient, UnknownQueue
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,9 @@ class Queues:
         self.by_name: dict[str, OpenQueue] = {}
         self.by_id: dict[int, OpenQueue] = {}
         self.forgotten: dict[int, OpenQueue] = {}
-        """Taken out in this cycle. Until that is committed they may have to come back, with their logs."""
+        """No queues any more. Until a commit has confirmed that they may have to come back, with their logs."""
+        self._left_over: set[int] = set()
+        """Numbers of no queue whose directories are still to be removed."""
         self._last_number = 0
         self._made: list[tuple[OpenQueue, str | None]] = []
         """What was made in this cycle: a partition, or with None the queue itself."""
@@ -80,8 +82,12 @@ class Queues:
         numbers = {int(name) for name in names if name.isdecimal()}
         self._last_number = max([0, *numbers, *(row or ())])
         strangers = sorted(numbers - self.by_id.keys())
+        # A queue that was being made when the process was killed has no message.
+        self._left_over = {number for number in strangers if not self._has_data(number)}
+        self._remove_left_over()
+        strangers = [number for number in strangers if self._log_path(number).exists()]
         if strangers:
-            # Of a queue that was being made, or removed, when the process was killed; or of another database.
+            # Of a queue that was being removed when the process was killed; or of another database.
             logger.warning(
                 "%s: logs of no queue that the database knows: %s; they are left alone",
                 self._directory / "queues",
@@ -107,6 +113,9 @@ class Queues:
         self.by_name[name] = self.by_id[queue_id] = queue
         return queue
 
+    def _has_data(self, number: int) -> bool:
+        return any(path.stat().st_size for path in self._log_path(number).rglob("*.data"))
+
     def _open_log(self, queue_id: int) -> CommitLog:
         return CommitLog.open(self._log_path(queue_id), self._options, clock=self._clock, filesystem=self._filesystem)
 
@@ -126,8 +135,8 @@ class Queues:
                     known_group.last_active_us = group.last_active_us
         known = {row[0] for row in self._database.all("SELECT id FROM queues")}
         for queue_id in set(before) - known:
-            # It was made in what was rolled back, so nobody was told of anything in its log.
-            remove_log(self.by_id.pop(queue_id))
+            # It was made in what was rolled back, so no client was told of anything in its log.
+            self.forgotten[queue_id] = self.by_id.pop(queue_id)
 
     def existing(self, name: str) -> OpenQueue:
         queue = self.by_name.get(name)
@@ -136,7 +145,7 @@ class Queues:
         return queue
 
     def made(self, name: str, namespace: str, task: str) -> OpenQueue:
-        """The queue, made if there is none."""
+        """The queue, made if there is none; what cannot be made leaves nothing behind."""
         found = self.by_name.get(name)
         if found is not None:
             return found
@@ -152,10 +161,22 @@ class Queues:
         # somebody else has written.
         self._last_number += 1
         statement = "INSERT INTO queues (id, name, namespace, task, options, created_us) VALUES (?, ?, ?, ?, ?, ?)"
-        self._database.do(statement, (self._last_number, *values))
-        queue = self._open(self._last_number, *values)
+        try:
+            with self._database.savepoint():
+                self._database.do(statement, (self._last_number, *values))
+                queue = self._open(self._last_number, *values)
+        except (LogUnopenable, OSError) as error:
+            self._left_over.add(self._last_number)
+            raise self._not_made(name, error) from error
         self._made.append((queue, None))
         return queue
+
+    def _not_made(self, name: str, error: LogUnopenable | OSError) -> Transient:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, OSError) and is_disk_full(cause):
+            return DiskFull(self._log_path(self._last_number), f"queue {name!r} cannot be made")
+        reason = cause.strerror if isinstance(cause, OSError) else str(error)
+        return StoreUnavailable(f"queue {name!r} cannot be made: {reason}")
 
     def configure(self, name: str, options: QueueOptions, namespace: str, task: str) -> Queue:
         queue = self.made(name, namespace, task)
@@ -187,8 +208,8 @@ class Queues:
             queue, partition = self._made.pop()
             if partition is None:
                 del self.by_name[queue.info.name]
-                # Nobody was told of anything in its log.
-                remove_log(self.by_id.pop(queue.queue_id))
+                # No client was told of anything in its log.
+                self._let_go(self.by_id.pop(queue.queue_id))
             else:
                 queue.forget_partition(partition)
 
@@ -208,18 +229,30 @@ class Queues:
         queue = self.by_name.pop(name)
         self.forgotten[queue.queue_id] = self.by_id.pop(queue.queue_id)
 
+    @property
+    def has_left_over(self) -> bool:
+        return bool(self.forgotten or self._left_over)
+
     def remove_forgotten(self) -> list[int]:
         """Remove their logs, now that they are gone from the database for good; returns their numbers."""
         removed = list(self.forgotten)
         while self.forgotten:
-            remove_log(self.forgotten.popitem()[1])
+            self._let_go(self.forgotten.popitem()[1])
+        self._remove_left_over()
         return removed
+
+    def _let_go(self, queue: OpenQueue) -> None:
+        queue.log.close()
+        self._left_over.add(queue.queue_id)
+        self._remove_left_over()
+
+    def _remove_left_over(self) -> None:
+        """What cannot be removed now, for want of file handles say, is removed after a later cycle."""
+        for number in list(self._left_over):
+            shutil.rmtree(self._log_path(number), ignore_errors=True)
+            if not self._log_path(number).exists():
+                self._left_over.remove(number)
 
     def close(self) -> None:
         for queue in self.by_id.values():
             queue.log.close()
-
-
-def remove_log(queue: OpenQueue) -> None:
-    queue.log.close()
-    shutil.rmtree(queue.log.base, ignore_errors=True)

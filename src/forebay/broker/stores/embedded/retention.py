@@ -97,7 +97,7 @@ _NOTHING = 0, _Span("", 1, 0)
 
 
 def _is_limited(options: QueueOptions) -> bool:
-    return options.retention_enabled and bool(options.retention_seconds or options.completed_retention_seconds)
+    return bool(options.kept_seconds or options.completed_kept_seconds)
 
 
 class Retention:
@@ -131,7 +131,22 @@ class Retention:
             return 0, True
         if self._index.tags.prune(queue):
             return 0, False
-        spans = self._spans(queue)
+        return self._removed(queue, self._spans(queue))
+
+    def clear(self, queue_id: int, partition: str | None, last_seq: int) -> tuple[int, bool]:
+        """Remove some of all that the queue, or one partition, holds up to a seq; returns as `apply` does."""
+        queue = self._queues.by_id.get(queue_id)
+        if queue is None:
+            return 0, True
+        chosen = [front for front in self._fronts(queue) if partition in (None, front.partition)]
+        spans = {
+            front.number: _Span(front.partition, front.first_seq, last_seq)
+            for front in chosen
+            if front.first_seq <= last_seq
+        }
+        return self._removed(queue, spans)
+
+    def _removed(self, queue: OpenQueue, spans: Mapping[int, _Span]) -> tuple[int, bool]:
         if not spans:
             return 0, True
         walk = _Walk(spans, self._deleted(queue))
@@ -147,12 +162,12 @@ class Retention:
         fronts = list(self._fronts(queue))
         old_seq = done_seq = 0
         # Of the queue as a whole: a message that is young keeps those that came behind it, whatever their clock said.
-        if options.retention_seconds:
-            old_seq = seq_before(queue, now_us - options.retention_seconds * _SECOND_US)
+        if options.kept_seconds:
+            old_seq = seq_before(queue, now_us - options.kept_seconds * _SECOND_US)
         done = [front for front in fronts if front.first_seq <= front.done_seq]
         if done:
             # Only where something is finished: in front of it there may be a backlog that nobody has to read.
-            cutoff_us = now_us - options.completed_retention_seconds * _SECOND_US
+            cutoff_us = now_us - options.completed_kept_seconds * _SECOND_US
             ends = min(front.first_seq for front in done), max(front.done_seq for front in done)
             done_seq = seq_before(queue, cutoff_us, *ends)
         spans = {}
@@ -166,7 +181,7 @@ class Retention:
         rows = self._database.all(
             "SELECT id FROM partitions WHERE queue_id = ? AND floor_seq < last_seq", (queue.queue_id,)
         )
-        groups = queue.groups.values() if queue.info.options.completed_retention_seconds else ()
+        groups = queue.groups.values() if queue.info.options.completed_kept_seconds else ()
         for (number,) in rows:
             partition = self._popper.states.partition(number)
             cursors = [self._popper.states.cursor_seq(group, partition) for group in groups]

@@ -127,11 +127,18 @@ class EmbeddedStore:
         return outcome.pushed
 
     async def pop(self, request: PopRequest) -> Popped:
-        makes_queue = request.subscription_mode != "all" and request.queue not in self._engine.queues.by_name
         popped = CUT_SHORT
         while popped is CUT_SHORT:  # in another cycle, so that others get their turn
-            popped = await self._call(lambda: self._engine.popper.pop(request), synced=makes_queue)
+            popped = await self._call(lambda: self._engine.popper.pop(request), synced=self._makes_group(request))
         return popped
+
+    def _makes_group(self, request: PopRequest) -> bool:
+        """Whether the pop decides where a group begins: what is pushed after its answer must be the group's."""
+        if request.subscription_mode == "all":
+            return False
+        queues = self._engine.queues
+        chosen = [queues.by_name.get(request.queue)] if request.queue else list(queues.by_id.values())
+        return any(queue is None or request.group not in queue.groups for queue in chosen)
 
     async def seconds_until_due(self, request: PopRequest) -> float | None:
         return await self._call(lambda: self._engine.popper.seconds_until_due(request))
@@ -171,8 +178,9 @@ class EmbeddedStore:
     ) -> tuple[list[DeadMessage], int]:
         return await self._call(lambda: self._engine.letters.find(wanted, limit, offset, bytes_max))
 
-    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        return await self._piece_by_piece(partial(self._engine.transactions.replay_dead_letters, wanted))
+    async def replay_dead_letters(self, wanted: DeadLetterFilter, *, to_all_groups: bool = False) -> int:
+        replay = partial(self._engine.transactions.replay_dead_letters, wanted, to_all_groups)
+        return await self._piece_by_piece(replay)
 
     async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
         return await self._piece_by_piece(partial(self._engine.letters.purge, wanted))
@@ -207,6 +215,14 @@ class EmbeddedStore:
     async def delete_message(self, partition_id: str, transaction_id: str) -> bool:
         return await self._call(lambda: self._engine.delete_message(partition_id, transaction_id), synced=True)
 
+    async def bury_message(self, partition_id: str, transaction_id: str, reason: str) -> int | None:
+        return await self._call(lambda: self._engine.bury_message(partition_id, transaction_id, reason), synced=True)
+
+    async def clear_queue(self, name: str, partition: str | None = None) -> int:
+        place = await self._readable(name)
+        last_seq = place.next_seq - 1
+        return await self._in_turns(partial(self._engine.retention.clear, place.queue_id, partition, last_seq))
+
     async def add_trace(self, event: TraceEvent) -> None:
         await self._call(lambda: self._engine.traces.add(event))
 
@@ -239,10 +255,15 @@ class EmbeddedStore:
     async def apply_retention(self) -> int:
         retention, total = self._engine.retention, 0
         for queue_id in await self._call(retention.queues):
-            is_all = False
-            while not is_all:
-                removed, is_all = await self._call(partial(retention.apply, queue_id), synced=True)
-                total += removed
+            total += await self._in_turns(partial(retention.apply, queue_id))
+        return total
+
+    async def _in_turns(self, step: Callable[[], tuple[int, bool]]) -> int:
+        """Do a step of a removal again and again, until it says that that was all; returns how many were removed."""
+        total, is_all = 0, False
+        while not is_all:
+            removed, is_all = await self._call(step, synced=True)
+            total += removed
         return total
 
     # --- Arrow ---
@@ -284,9 +305,10 @@ class EmbeddedStore:
         await asyncio.to_thread(stages.write, stage_id, batches)
         try:
             return await self._call(lambda: stages.add(queue, name, staged), synced=True)
-        except Exception:
-            # Nothing was added. Of a call that was cancelled nobody knows, and its file stays.
-            stages.discard(stage_id)
+        except Exception as error:
+            # Of a call that was cancelled, or whose commit was not confirmed, the stage may be there: its file stays.
+            if not (isinstance(error, StoreUnavailable) and error.is_outcome_unknown):
+                stages.discard(stage_id)
             raise
 
     async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:

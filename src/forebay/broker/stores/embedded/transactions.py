@@ -79,11 +79,13 @@ class Transactions:
         self.stored += Counter(i.queue for i, p in zip(pushes, pushed, strict=True) if p.status == "queued")
         return TransactionOutcome(pushed, acknowledged)
 
-    def replay_dead_letters(self, wanted: DeadLetterFilter, after_id: int, last_id: int) -> list[int]:
+    def replay_dead_letters(
+        self, wanted: DeadLetterFilter, to_all_groups: bool, after_id: int, last_id: int
+    ) -> list[int]:
         """The next ones of those up to that id; returns which."""
         letters = self._letters.next(wanted, after_id, last_id)
         if letters:
-            self.transact(self._letters.as_items(letters), (), duplicates_abort=False)
+            self.transact(self._letters.as_items(letters, to_all_groups), (), duplicates_abort=False)
         return self._letters.remove([letter.letter_id for letter in letters])
 
     def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:

@@ -54,7 +54,9 @@ async def acknowledge(
     changed = [one for one in locked.values() if one.is_changed]
     await bury(connection, [burial for one in changed for burial in one.burials], time_us)
     saved = [
-        Delivery(one.group_id, one.partition_id, one.state, delivery.due_us(one.state, time_us), one.dropped)
+        Delivery(
+            one.group_id, one.partition_id, one.state, delivery.due_us(one.state, one.options, time_us), one.dropped
+        )
         for one in changed
     ]
     planned = await save(connection, saved, time_us)
@@ -98,19 +100,19 @@ def _judge_all(
 ) -> list[Acknowledged]:
     """All answers under one lease to one partition are judged together: judging copies the state."""
     judged: dict[int, Acknowledged] = {}
-    for (partition_id, group, lease_id), places in judged_together(acknowledgements).items():
+    for (partition_id, group, lease), places in judged_together(acknowledgements).items():
         number = partition_number(partition_id)
         one = None if number is None else locked.get((number, group))
         answers = [acknowledgements[place].answer for place in places]
-        judged |= zip(places, _judge(one, lease_id, answers, time_us), strict=True)
+        judged |= zip(places, _judge(one, lease, answers, time_us), strict=True)
     return [judged[place] for place in range(len(acknowledgements))]
 
 
-def _judge(one: _Locked | None, lease_id: str, answers: list[Answer], time_us: int) -> list[Acknowledged]:
+def _judge(one: _Locked | None, lease: delivery.Lease, answers: list[Answer], time_us: int) -> list[Acknowledged]:
     if one is None:
         refused = [Answered(answer.transaction_id, False, delivery.LEASE_INVALID) for answer in answers]
         return [Acknowledged(answered, "", "") for answered in refused]
-    judged, dead, one.state = delivery.acknowledge(one.state, lease_id, answers, one.options, now_us=time_us)
+    judged, dead, one.state = delivery.acknowledge(one.state, lease, answers, one.options, now_us=time_us)
     one.is_changed = one.is_changed or any(answered.is_accepted for answered in judged)
     one.dropped += sum(letter.is_dropped for letter in dead)
     one.burials += [Burial(one.partition_id, one.group, letter) for letter in dead]
@@ -124,10 +126,11 @@ class _Held(NamedTuple):
     partition_id: int
     queue: str
     partition: str
+    options: QueueOptions
     state: DeliveryState
 
     def changed(self, state: DeliveryState, now_us: int) -> Delivery:
-        return Delivery(self.group_id, self.partition_id, state, delivery.due_us(state, now_us))
+        return Delivery(self.group_id, self.partition_id, state, delivery.due_us(state, self.options, now_us))
 
 
 async def _held(connection: Connection, lease_id: str, now_us: int | None) -> tuple[list[_Held], int]:
@@ -136,10 +139,10 @@ async def _held(connection: Connection, lease_id: str, now_us: int | None) -> tu
     held: list[_Held] = []
     time_us = 0
     for found in cast("list[tuple[Any, ...]]", await rows(connection, query("lease_lock"), values)):
-        group_id, partition_id, queue, partition, column, cursor_seq, time_us = found
+        group_id, partition_id, queue, partition, options, column, cursor_seq, time_us = found
         state = read_state(column, cursor_seq)
         if state.is_leased_at(time_us):
-            held.append(_Held(group_id, partition_id, queue, partition, state))
+            held.append(_Held(group_id, partition_id, queue, partition, stored_options(options), state))
     return held, time_us
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
@@ -102,9 +102,11 @@ class Claiming:
             left = left.after(len(claim.taken), sum(self._sizes.get(pending.seq, 0) for pending in claim.taken))
         await self._read_contents([seq for _, seq, _ in delivered if seq not in self._contents])
         gone = {seq for _, seq, _ in delivered if seq not in self._contents}
+        messages = [self._message(*found) for found in delivered if found[1] not in gone]
+        if self._request.check is not None:
+            self._request.check(messages)
         await self._write([self._without(decided, gone) for decided in claims] if gone else claims)
         claimed = sum(any(seq not in gone for seq, _ in decided.claim.delivered) for decided in claims)
-        messages = [self._message(*found) for found in delivered if found[1] not in gone]
         return Claimed(claimed, messages, self._has_buried_enough())
 
     def _without(self, decided: _Decided, gone: set[int]) -> _Decided:
@@ -112,7 +114,8 @@ class Claiming:
         state = delivery.without_gone(decided.claim.state, lambda seq: seq not in gone)
         if state is decided.claim.state:
             return decided
-        return decided._replace(claim=decided.claim._replace(state=state), due_us=delivery.due_us(state, self._now_us))
+        due = delivery.due_us(state, self._place.options, self._now_us)
+        return decided._replace(claim=decided.claim._replace(state=state), due_us=due)
 
     async def _write(self, claims: Sequence[_Decided]) -> None:
         burials = [
@@ -139,27 +142,39 @@ class Claiming:
         window = options.window_buffer_seconds
         if window and not delivery.is_due(one.newest_us, window, now_us=now_us):
             window_end_us = one.newest_us + window * SECOND_US
-            lease_end_us = delivery.due_us(one.state, now_us) if one.state.is_leased_at(now_us) else 0
+            lease_end_us = delivery.due_us(one.state, options, now_us) if one.state.is_leased_at(now_us) else 0
             return Claim((), (), one.state), max(lease_end_us or 0, window_end_us), []
         delay = options.delayed_processing_seconds
-        state, dead = one.state, list[DeadLetter]()
+        state, dead = await self._without_expired(one.state), list[DeadLetter]()
         while True:
             ready = _first_visible(fresh, delay, now_us)
             claim = await self._decided(state, ready, left)
             if claim is None:
-                due = delivery.due_us(state, now_us)
+                due = delivery.due_us(state, options, now_us)
                 if due is None and len(ready.seqs) < len(fresh.seqs):
                     due = fresh.created_us[len(ready.seqs)] + delay * SECOND_US
                 return Claim((), (), state), due, dead
             state = claim.state
             dead += claim.dead
             self._count_buried(claim.dead)
+            self._buried += 0 if claim.taken else len(ready.seqs) - len(claim.dead)  # those that are for other groups
             if claim.taken or self._has_buried_enough():
-                return claim, delivery.due_us(state, now_us), dead
+                return claim, delivery.due_us(state, options, now_us), dead
             # Everything that was read is dead: the next may be alive. Without payloads, as most may be dead too.
             limit = max(left.batch, PIECE_MESSAGES_MIN)
             again = await self._read_fresh([one._replace(state=state)], limit, ANSWER_BYTES_MAX, is_whole=False)
             fresh = again.get(one.partition_id, Candidates())
+
+    async def _without_expired(self, state: DeliveryState) -> DeliveryState:
+        """What was delivered before and has outlived the queue's `ttl` since is finished."""
+        options, now_us = self._place.options, self._now_us
+        waiting = [pending.seq for pending in state.pending if not pending.is_finished]
+        if not options.ttl_seconds or not waiting or delivery.is_held(state, options, now_us):
+            return state
+        values: dict[str, object] = {"queue_id": self._place.queue_id, "seqs": waiting}
+        created = cast("list[tuple[int, int]]", await rows(self._connection, query("pop_read_created"), values))
+        expired = {seq for seq, created_us in created if delivery.is_expired(now_us - created_us, options)}
+        return delivery.without_gone(state, lambda seq: seq not in expired)
 
     def _count_buried(self, dead: Sequence[DeadLetter]) -> None:
         self._buried += len(dead)
@@ -176,6 +191,7 @@ class Claiming:
                 state,
                 ready,
                 self._place.options,
+                group=self._request.group,
                 now_us=self._now_us,
                 batch=batch,
                 lease_id=self._lease_id,
@@ -204,7 +220,7 @@ class Claiming:
         if is_whole:
             self._contents.update({seq: _Content(id_, us, *rest) for _, seq, id_, us, _, *rest in found})
         return {
-            partition_id: Candidates(*list(zip(*own, strict=True))[1:4])
+            partition_id: _candidates(own)
             for partition_id, own in groupby(sorted(found, key=_partition_of), _partition_of)
         }
 
@@ -239,9 +255,15 @@ class Claiming:
         )
 
 
+def _candidates(found: Iterable[tuple[Any, ...]]) -> Candidates:
+    _, seqs, ids, created_us, _, _, _, headers, _ = zip(*found, strict=True)
+    return Candidates(seqs, ids, created_us, headers)
+
+
 def _first_visible(fresh: Candidates, delay: int, now_us: int) -> Candidates:
     """Those at the front that are old enough. Order is kept: one that is too young holds up those behind it."""
     for place, created_us in enumerate(fresh.created_us if delay else ()):
         if not delivery.is_due(created_us, delay, now_us=now_us):
-            return Candidates(fresh.seqs[:place], fresh.transaction_ids[:place], fresh.created_us[:place])
+            seqs, ids, created, headers = fresh
+            return Candidates(seqs[:place], ids[:place], created[:place], headers[:place])
     return fresh

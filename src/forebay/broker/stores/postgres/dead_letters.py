@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any, NamedTuple, cast
 
+from forebay.broker.delivery import addressed
 from forebay.broker.messages import ANSWER_BYTES_MAX, Message, PushItem
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.postgres.connections import Connection, Database, rows
 from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.queries import query
+from forebay.model.ids import replay_id
 
 PIECE_LETTERS_MAX = 500
 """Removed or pushed again in one transaction."""
@@ -39,21 +40,23 @@ class Letter(NamedTuple):
     letter_id: int
     queue: str
     partition: str
+    group: str
+    transaction_id: str
     payload: bytes | None
     trace_id: str
     headers: bytes
     is_binary: bool
 
-    def as_item(self) -> PushItem:
-        """As a message that can be pushed: under a new id, or it would be a duplicate."""
+    def as_item(self, to_all_groups: bool) -> PushItem:
+        """As a message that can be pushed, for its group unless for all: under a new id, or it would be a duplicate."""
         return PushItem(
             queue=self.queue,
             partition=self.partition,
             payload=self.payload or b"",
-            transaction_id=str(uuid.uuid4()),
+            transaction_id=replay_id(self.transaction_id),
             is_minted=True,
             trace_id=self.trace_id,
-            headers=self.headers,
+            headers=addressed(self.headers, None if to_all_groups else self.group),
             is_binary=self.is_binary,
         )
 

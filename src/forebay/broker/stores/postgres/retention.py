@@ -16,6 +16,7 @@ from forebay.broker.stores.postgres.purging import PIECE_BYTES_MAX, PIECE_ROWS_M
 from forebay.broker.stores.postgres.queries import query
 
 SECOND_US = 1_000_000
+NEVER_US = (1 << 63) - 1
 
 
 async def apply(database: Database, now_us: int | None) -> int:
@@ -27,12 +28,12 @@ async def apply(database: Database, now_us: int | None) -> int:
             await purge(database, queue_id)
             continue
         options = stored_options(column)
-        if options.retention_enabled and options.retention_seconds:
-            before_us = time_us - options.retention_seconds * SECOND_US
+        if options.kept_seconds:
+            before_us = time_us - options.kept_seconds * SECOND_US
             values: dict[str, object] = {"queue_id": queue_id, "before_us": before_us}
             removed += await _remove(database, "retention_remove_old", values, time_us)
-        if options.retention_enabled and options.completed_retention_seconds:
-            before_us = time_us - options.completed_retention_seconds * SECOND_US
+        if options.completed_kept_seconds:
+            before_us = time_us - options.completed_kept_seconds * SECOND_US
             removed += await _remove_finished(database, queue_id, before_us, time_us)
     return removed
 
@@ -50,6 +51,21 @@ async def _remove_finished(database: Database, queue_id: int, before_us: int, no
             fronts = {**values, "partition_ids": partition_ids, "seqs": seqs}
             removed += await _remove(database, "retention_remove_finished", fronts, now_us)
         after = last
+
+
+async def clear(database: Database, queue_id: int, partition: str | None, now_us: int | None) -> int:
+    """Remove all that a queue, or one partition of it, holds now; returns how many messages."""
+    values: dict[str, object] = {"queue_id": queue_id, "partition": partition, "now_us": now_us}
+    removed, after = 0, ""
+    while True:
+        asked = {**values, "after": after}
+        found = cast("list[tuple[str, int, int, int]]", await database.ask(query("clear_find_partitions"), asked))
+        if not found:
+            return removed
+        names, partition_ids, seqs, times = zip(*found, strict=True)
+        fronts: dict[str, object] = {"queue_id": queue_id, "partition_ids": list(partition_ids), "seqs": list(seqs)}
+        removed += await _remove(database, "retention_remove_finished", {**fronts, "before_us": NEVER_US}, times[0])
+        after = names[-1]
 
 
 async def _remove(database: Database, name: str, values: dict[str, object], now_us: int) -> int:
@@ -80,5 +96,5 @@ async def _forget_pending(connection: Connection, partition_ids: list[int], now_
     saved = []
     for group_id, partition_id, column, cursor_seq, removed_seq in cast("list[tuple[Any, ...]]", found):
         state = without_removed(read_state(column, cursor_seq), removed_seq)
-        saved.append(Delivery(group_id, partition_id, state, delivery.due_us(state, now_us)))
+        saved.append(Delivery(group_id, partition_id, state, delivery.review_us(state, now_us)))
     await save(connection, saved, now_us)

@@ -250,8 +250,8 @@ class PostgresStore:
     ) -> tuple[list[DeadMessage], int]:
         return await dead_letters.page(self._database, wanted, limit, offset, bytes_max)
 
-    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        return await self._transactions.replay_dead_letters(wanted)
+    async def replay_dead_letters(self, wanted: DeadLetterFilter, *, to_all_groups: bool = False) -> int:
+        return await self._transactions.replay_dead_letters(wanted, to_all_groups)
 
     async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
         return await dead_letters.purge(self._database, wanted)
@@ -284,6 +284,25 @@ class PostgresStore:
         is_deleted = await self._database.run(work, is_durable=True)
         self._tell_freed([message.queue] if is_deleted else [])
         return is_deleted
+
+    async def bury_message(self, partition_id: str, transaction_id: str, reason: str) -> int | None:
+        message = await self.message(partition_id, transaction_id)
+        place = place_numbers(partition_id)
+        if message is None or place is None:
+            return None
+
+        async def work(connection: Connection) -> int | None:
+            return await deletion.move_to_dead_letters(connection, *place, message.seq, reason, self._now_us())
+
+        letters = await self._database.run(work, is_durable=True)
+        self._tell_freed([message.queue] if letters else [])
+        return letters
+
+    async def clear_queue(self, name: str, partition: str | None = None) -> int:
+        queue_id = await browsing.queue_number(self._database, name)
+        removed = await retention.clear(self._database, queue_id, partition, self._now_us())
+        self._tell_freed([name])
+        return removed
 
     # traces
 

@@ -75,12 +75,12 @@ class Transactions:
         self._tell_freed(await judged.freed())
         return TransactionOutcome(pushed, judged.acknowledged)
 
-    async def replay_dead_letters(self, wanted: DeadLetterFilter) -> int:
+    async def replay_dead_letters(self, wanted: DeadLetterFilter, to_all_groups: bool) -> int:
         span, total = await dead_letters.all_now(self._database), 0
 
         async def work(connection: Connection) -> tuple[list[dead_letters.Letter], Availability]:
             taken = await dead_letters.take(connection, wanted, span, is_whole=True)
-            _, availability = await self._pushed(connection, [letter.as_item() for letter in taken])
+            _, availability = await self._pushed(connection, [letter.as_item(to_all_groups) for letter in taken])
             return taken, availability
 
         while True:
