@@ -84,6 +84,9 @@ def api_service(settings: Settings, store: Store, *, store_name: str) -> Service
         memory=Memory(server.memory_size),
         browsers=browsers_for(server.host, server.allowed_hosts, has_keys=bool(server.keys)),
         access=read_keys(Path(server.keys)) if server.keys else Access(),
+        folders=tuple(
+            {str(path) for one in (settings.data_dir, buffer_directory(settings)) for path in (one, one.absolute())}
+        ),
         retention_seconds=server.retention_interval.total_seconds(),
         stage_seconds=server.stage_retention.total_seconds(),
         commit_seconds=server.commit_retention.total_seconds(),

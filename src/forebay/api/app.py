@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 
 from forebay.api.exchange import Answer, ClientGone, Request, StreamedAnswer, refusal
-from forebay.api.problems import Problem, problem_of
+from forebay.api.problems import Problem, problem_of, problem_of_system, without_paths
 from forebay.api.routes import ALL_ROUTES
 from forebay.api.routes.not_here import NOT_HERE
 from forebay.api.routing import Route, Router, Scope
 from forebay.api.service import Service
-from forebay.errors import ForebayError
+from forebay.errors import ForebayError, Transient
 
 _log = logging.getLogger("forebay.api")
 
@@ -49,13 +49,21 @@ class App:
         except ClientGone:
             return None
         except ForebayError as error:
-            answer = refusal(problem_of(error))
-            if answer.status >= 500:
-                _log.warning("%s: %s", request, error)
+            answer = self._failed(request, problem_of(error), error)
+        except OSError as error:
+            answer = self._failed(request, problem_of_system(error), error)
         except Exception:  # noqa: BLE001 - one request's bug must not end the server
-            _log.exception("BUG: %s", request)
+            _log.exception("BUG: %s", request, extra={"action": "bug"})
             answer = refusal(Problem(500, "a bug in Forebay; the server's log has its traceback", code="bug"))
         finally:
             request.end()
         service.counts.requests[method, route.path if route else "", answer.status] += 1
         return answer
+
+    def _failed(self, request: Request, problem: Problem, error: Exception) -> Answer:
+        """What is no fault of the request is told here, once, with all that is known."""
+        if problem.status >= 500:
+            level = logging.WARNING if isinstance(error, Transient) else logging.ERROR
+            _log.log(level, "%s: %s: %s", request, problem.status, error, extra={"action": f"request_{problem.code}"})
+            problem.detail = without_paths(problem.detail, self.service.folders)
+        return refusal(problem)

@@ -60,6 +60,8 @@ class Service:
     browsers: Browsers = field(default_factory=Browsers)
     access: Access = field(default_factory=Access)
     counts: Counts = field(default_factory=Counts)
+    folders: tuple[str, ...] = ()
+    """Where this server keeps things: no answer says so."""
     retention_seconds: float = 30.0
     stage_seconds: float = 86_400.0
     commit_seconds: float = 30 * 86_400.0
@@ -166,4 +168,5 @@ class Service:
             try:
                 await step()
             except ForebayError as error:
-                _log.warning("%s: %s", getattr(step, "__name__", step), error)
+                name = getattr(step, "__name__", "background").strip("_")
+                _log.warning("%s: %s", name, error, extra={"action": f"{name}_failed"})
