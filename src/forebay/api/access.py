@@ -11,6 +11,9 @@ plain digest is enough: there is nothing to guess.
 A producer's key (`write`) makes queues, and configures one that is there as it is. Giving it other options, clearing
 and deleting it needs `admin`: with them messages are lost, or kept in clear.
 
+The file is read again when it changes (`KeysFile`). One that cannot be used then changes nothing: the keys that were in
+force stay so, and the log says why.
+
 A request gives its key as `Authorization: Bearer KEY` or `X-API-Key: KEY`. Without a file everybody may do everything,
 which is why a server without keys listens on this machine only (see `forebay serve`).
 """
@@ -123,3 +126,26 @@ def _key(path: Path, index: int, entry: _Entry) -> Key:
     if len(digest) != hashlib.sha256().digest_size:
         raise KeysRefused(f"{path}: keys[{index}].sha256 is not a SHA-256 digest of 64 hexadecimal digits")
     return Key(entry.name, digest, SCOPES[entry.scope])
+
+
+class KeysFile:
+    """The file that the keys are from, looked at again when it changes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, ...] = ()
+
+    def read(self) -> Access:
+        self._seen = self._state()
+        return read_keys(self.path)
+
+    def read_if_changed(self) -> Access | None:
+        """Whatever is wrong with the file is told once, until it changes again."""
+        return self.read() if self._state() != self._seen else None
+
+    def _state(self) -> tuple[int, ...]:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return ()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -45,6 +45,8 @@ class App:
                 request.body_seconds_max = service.limits.body_seconds_max
                 answer = await route.handler(service, request)
         except Problem as problem:
+            if problem.status in (401, 403):
+                _log.info("%s: %s", request, problem.detail, extra={"action": f"refused_{problem.code}"})
             answer = refusal(problem)
         except ClientGone:
             return None
