@@ -79,10 +79,10 @@ def info_of(status: QueueStatus, lags: Iterable[GroupLag]) -> QueueInfo:
 
 
 async def status_of(service: Service, name: str) -> tuple[QueueStatus, list[GroupLag]]:
-    found = next((status for status in await service.store.queues() if status.queue.name == name), None)
-    if found is None:
+    found = await service.store.queues(name)
+    if not found:
         raise not_found(f"no queue {name!r}")
-    return found, [lag for lag in await service.store.groups() if lag.queue == name]
+    return found[0], await service.store.groups(name)
 
 
 async def chosen(service: Service, request: Request) -> tuple[list[QueueStatus], list[GroupLag]]:

@@ -68,7 +68,8 @@ class Store(Protocol):
 
     async def queue(self, name: str) -> Queue | None: ...
 
-    async def queues(self) -> list[QueueStatus]: ...
+    async def queues(self, name: str | None = None) -> list[QueueStatus]:
+        """All queues, or one: none if there is no such queue."""
 
     async def partitions(self, queue: str, limit: int, offset: int) -> list[PartitionStatus]: ...
 
@@ -125,7 +126,7 @@ class Store(Protocol):
 
     # groups
 
-    async def groups(self) -> list[GroupLag]: ...
+    async def groups(self, queue: str | None = None) -> list[GroupLag]: ...
 
     async def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
         """Set the group's cursors, on one partition or all; returns how many. Leases on them end."""

@@ -48,9 +48,10 @@ def test_payload_is_the_text_that_came(value: Any, indent: int | None, ascii_onl
 
 @given(st.binary(max_size=200))
 def test_no_bytes_break_the_reader(body: bytes) -> None:
-    assert refusal(lambda: decoded(PushBody, body)) in (None, 400)
-    assert refusal(lambda: decoded(AckBody, body)) in (None, 400)
-    assert refusal(lambda: decoded(SeekBody, body)) in (None, 400)
+    refused = (None, 400, 501)  # bodies that begin as Queen's binary ones do are answered as such
+    assert refusal(lambda: decoded(PushBody, body)) in refused
+    assert refusal(lambda: decoded(AckBody, body)) in refused
+    assert refusal(lambda: decoded(SeekBody, body)) in refused
 
 
 @given(st.dictionaries(st.sampled_from(["items", "queue", "payload", "partition"]), values))

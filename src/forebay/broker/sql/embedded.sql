@@ -83,6 +83,7 @@ CREATE TABLE IF NOT EXISTS states (
     cursor_seq   INTEGER NOT NULL,
     lease_id     TEXT NOT NULL,
     state        BLOB NOT NULL,                    -- DeliveryState of forebay.broker.delivery, or in short: lease_rows
+    has_pending  INTEGER NOT NULL DEFAULT 1,       -- 0: the cursor says all that the state does
     PRIMARY KEY (group_id, partition_id)
 ) WITHOUT ROWID;
 

@@ -1,4 +1,4 @@
--- All groups with their lag. It looks at every partition: for people and metrics, not for every request.
+-- Groups of all queues, or of one, with their lag. It looks at every partition: for people and metrics, not for every request.
 SELECT g.name, q.name, g.subscription_mode, g.subscription_from_us, g.created_us, g.last_active_us,
     coalesce(lag.partitions, 0), coalesce(lag.lagging, 0), coalesce(lag.messages, 0), coalesce(lag.oldest_us, now.us), now.us
 FROM forebay.groups g
@@ -12,4 +12,5 @@ LEFT JOIN LATERAL (
         ) END) AS oldest_us
     FROM forebay.waiting w WHERE w.group_id = g.group_id
 ) lag ON true
+WHERE %(queue)b::text IS NULL OR q.name = %(queue)b::text
 ORDER BY q.name, g.name

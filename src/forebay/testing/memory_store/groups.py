@@ -8,11 +8,12 @@ from forebay.testing.memory_store.contents import SECOND_US, Contents, StoredGro
 
 
 class Groups(Contents):
-    async def groups(self) -> list[GroupLag]:
+    async def groups(self, queue: str | None = None) -> list[GroupLag]:
         return [
-            self._lag(queue, name, group)
-            for _, queue in sorted(self._queues.items())
-            for name, group in sorted(queue.groups.items())
+            self._lag(found, name, group)
+            for own_name, found in sorted(self._queues.items())
+            if queue in (None, own_name)
+            for name, group in sorted(found.groups.items())
         ]
 
     def _lag(self, queue: StoredQueue, name: str, group: StoredGroup) -> GroupLag:

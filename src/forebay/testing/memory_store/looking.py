@@ -17,8 +17,8 @@ class Looking(Contents):
         found = self._queues.get(name)
         return found.info if found else None
 
-    async def queues(self) -> list[QueueStatus]:
-        return [self._status(queue) for _, queue in sorted(self._queues.items())]
+    async def queues(self, name: str | None = None) -> list[QueueStatus]:
+        return [self._status(queue) for own_name, queue in sorted(self._queues.items()) if name in (None, own_name)]
 
     def _status(self, queue: StoredQueue) -> QueueStatus:
         messages = queue.messages()

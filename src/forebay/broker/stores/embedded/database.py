@@ -50,6 +50,9 @@ class Database:
             )
         schema = files("forebay.broker.sql").joinpath("embedded.sql").read_text()
         self._connection.executescript(schema)
+        known = {row[1] for row in self._connection.execute("PRAGMA table_info(states)")}
+        if "has_pending" not in known:
+            self._connection.execute("ALTER TABLE states ADD COLUMN has_pending INTEGER NOT NULL DEFAULT 1")
         self._connection.execute(f"PRAGMA user_version={VERSION}")
 
     def one(self, statement: str, values: Sequence[object] = ()) -> Any:

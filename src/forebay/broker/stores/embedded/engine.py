@@ -18,12 +18,14 @@ from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.answering import Answering
 from forebay.broker.stores.embedded.committing import StageCommitter
 from forebay.broker.stores.embedded.database import CommitFailed, Database
+from forebay.broker.stores.embedded.figures import CountedQueue
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.letters import DeadLetters
 from forebay.broker.stores.embedded.overview import Overview
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.pushing import PushBroken, Pusher, Request
 from forebay.broker.stores.embedded.queues import Queues
+from forebay.broker.stores.embedded.reading import ReadableQueue
 from forebay.broker.stores.embedded.records import RecordCache
 from forebay.broker.stores.embedded.retention import Retention
 from forebay.broker.stores.embedded.staging import Stages
@@ -225,6 +227,19 @@ class Engine:
         self._is_memory_doubtful = False
 
     # --- what takes more than one part ---
+
+    def counted_queues(self, name: str | None) -> list[CountedQueue]:
+        """What others need to know to count beside this thread: of one queue, if there is such a one, or of all."""
+        chosen = [name] if name is not None else sorted(self.queues.by_name)
+        return [
+            CountedQueue(
+                queue.info,
+                ReadableQueue(queue.info.name, queue.queue_id, queue.log, queue.log.next_seq),
+                {group.group_id: group.last_active_us for group in queue.groups.values()},
+            )
+            for queue in map(self.queues.by_name.get, chosen)
+            if queue is not None
+        ]
 
     def delete_queue(self, name: str) -> bool:
         if name in self.queues.by_name:

@@ -7,7 +7,7 @@ from itertools import islice
 
 from forebay.broker.delivery import DeliveryState
 from forebay.broker.messages import Message
-from forebay.broker.overview import GroupLag, PartitionStatus, QueueStatus, SeekTarget
+from forebay.broker.overview import PartitionStatus, SeekTarget
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.fetching import message_of, seq_before
 from forebay.broker.stores.embedded.index import MessageIndex, Partition
@@ -29,31 +29,6 @@ class Overview:
         self._clock = clock
 
     # --- queues ---
-
-    def queues(self) -> list[QueueStatus]:
-        return [self._status(queue) for _, queue in sorted(self._queues.by_name.items())]
-
-    def _status(self, queue: OpenQueue) -> QueueStatus:
-        log = queue.log
-        count, pushed, removed, newest_us, size = self._database.one(
-            "SELECT count(*), coalesce(sum(pushed), 0), coalesce(sum(removed), 0), coalesce(max(newest_us), 0), "
-            "coalesce(sum(size), 0) FROM partitions WHERE queue_id = ?",
-            (queue.queue_id,),
-        )
-        (dead,) = self._database.one("SELECT count(*) FROM dead_letters WHERE queue_id = ?", (queue.queue_id,))
-        first = next(self._walk(queue, log.first_seq), None)
-        return QueueStatus(
-            queue=queue.info,
-            partitions=count,
-            first_seq=first.seq if first else log.next_seq,
-            next_seq=log.next_seq,
-            messages=pushed - removed,
-            pushed=pushed,
-            size_bytes=size,
-            dead_letters=dead,
-            oldest_us=first.created_us if first else 0,
-            newest_us=newest_us if first else 0,
-        )
 
     def partitions(self, queue: OpenQueue, limit: int, offset: int) -> list[PartitionStatus]:
         rows = self._database.all(
@@ -192,39 +167,6 @@ class Overview:
 
     # --- groups ---
 
-    def groups(self) -> list[GroupLag]:
-        return [
-            self._lag(queue, group)
-            for _, queue in sorted(self._queues.by_name.items())
-            for _, group in sorted(queue.groups.items())
-        ]
-
-    def _lag(self, queue: OpenQueue, group: Group) -> GroupLag:
-        now_us = self._clock.now_us()
-        mode, from_us, created_us, active_us = self._database.one(
-            "SELECT mode, from_us, created_us, last_active_us FROM groups WHERE id = ?", (group.group_id,)
-        )
-        behind, lag, leased, oldest_us = 0, 0, 0, now_us
-        for partition, state in self._behind(queue, group):
-            leased += state.leased_count(now_us)
-            left = self._left(queue, partition, state)
-            if left:
-                behind, lag = behind + 1, lag + left
-                oldest_us = min(oldest_us, self._oldest(queue, partition, state))
-        return GroupLag(
-            group=group.name,
-            queue=queue.info.name,
-            subscription_mode=mode,
-            subscription_from_us=from_us,
-            created_us=created_us,
-            partitions=len(queue.partitions),
-            partitions_with_lag=behind,
-            lag_messages=lag,
-            lag_seconds=(now_us - oldest_us) / _SECOND_US,
-            leased=leased,
-            last_active_us=max(active_us, group.last_active_us),
-        )
-
     def _behind(self, queue: OpenQueue, group: Group) -> Iterator[tuple[Partition, DeliveryState]]:
         """Partitions of which the group has not finished everything; of many, these are mostly few."""
         for number in self._popper.numbers_behind(queue, group):
@@ -238,11 +180,6 @@ class Overview:
         upto = self._index.count_upto(queue, partition.partition_id, partition.name, seq)
         done = {pending.seq for pending in state.pending if pending.is_finished}
         return partition.pushed - upto - len(done | self._popper.states.deleted(partition, seq))
-
-    def _oldest(self, queue: OpenQueue, partition: Partition, state: DeliveryState) -> int:
-        done = {pending.seq for pending in state.pending if pending.is_finished}
-        walk = self._walk_partition(queue, partition, max(state.cursor_seq, partition.floor_seq) + 1)
-        return next((message.created_us for message in walk if message.seq not in done), self._clock.now_us())
 
     def seek(self, name: str, queue: OpenQueue, partition: str | None, target: SeekTarget) -> int:
         group = queue.groups.get(name) or self._popper.add_group(queue, name, "all", 0, 0)

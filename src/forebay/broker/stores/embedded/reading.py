@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,8 +43,10 @@ class RangeReader:
             f"{database.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
         )
         self._committed: dict[bytes, bool] = {NO_TAG: True}
-        rows = "FROM partitions WHERE queue_id = ? AND floor_seq > 0"
-        self._floors: dict[str, int] = dict(self._all(f"SELECT name, floor_seq {rows}"))
+
+    @cached_property
+    def _floors(self) -> dict[str, int]:
+        return dict(self._all("SELECT name, floor_seq FROM partitions WHERE queue_id = ? AND floor_seq > 0"))
 
     def close(self) -> None:
         self._database.close()

@@ -85,8 +85,13 @@ class States:
 
     def save_encoded(self, group: Group, partition_id: int, state: DeliveryState | FreshLease, encoded: bytes) -> None:
         self._database.do(
-            "INSERT INTO states (group_id, partition_id, cursor_seq, lease_id, state) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT (group_id, partition_id) DO UPDATE SET cursor_seq = excluded.cursor_seq, "
-            "lease_id = excluded.lease_id, state = excluded.state",
-            (group.group_id, partition_id, state.cursor_seq, state.lease_id, encoded),
+            "INSERT INTO states (group_id, partition_id, cursor_seq, lease_id, state, has_pending) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (group_id, partition_id) DO UPDATE SET "
+            "cursor_seq = excluded.cursor_seq, lease_id = excluded.lease_id, state = excluded.state, "
+            "has_pending = excluded.has_pending",
+            (group.group_id, partition_id, state.cursor_seq, state.lease_id, encoded, _has_pending(state)),
         )
+
+
+def _has_pending(state: DeliveryState | FreshLease) -> bool:
+    return bool(state.pending) if isinstance(state, DeliveryState) else True

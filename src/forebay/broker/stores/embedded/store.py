@@ -36,6 +36,7 @@ from forebay.broker.overview import (
 from forebay.broker.push_run import PushRun
 from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.engine import DATABASE_FILE, Engine
+from forebay.broker.stores.embedded.figures import Figures
 from forebay.broker.stores.embedded.popping import CUT_SHORT
 from forebay.broker.stores.embedded.pushing import Request
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
@@ -98,8 +99,8 @@ class EmbeddedStore:
         found = self._engine.queues.by_name.get(name)
         return found.info if found else None
 
-    async def queues(self) -> list[QueueStatus]:
-        return await self._call(self._engine.overview.queues)
+    async def queues(self, name: str | None = None) -> list[QueueStatus]:
+        return await self._counted(name, Figures.queues)
 
     async def partitions(self, queue: str, limit: int, offset: int) -> list[PartitionStatus]:
         engine = self._engine
@@ -164,8 +165,18 @@ class EmbeddedStore:
 
     # --- groups and dead letters ---
 
-    async def groups(self) -> list[GroupLag]:
-        return await self._call(self._engine.overview.groups)
+    async def groups(self, queue: str | None = None) -> list[GroupLag]:
+        return await self._counted(queue, Figures.groups)
+
+    async def _counted(self, queue: str | None, count: Callable[[Figures], list[T]]) -> list[T]:
+        """What is counted beside the store's thread, of one queue or of all."""
+        queues = await self._call(lambda: self._engine.counted_queues(queue))
+
+        def counted() -> list[T]:
+            with Figures(self._directory / DATABASE_FILE, queues, self._clock.now_us()) as figures:
+                return count(figures)
+
+        return await asyncio.to_thread(counted) if queues else []
 
     async def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
         return await self._call(lambda: self._engine.seek(group, queue, partition, target), synced=True)

@@ -32,8 +32,8 @@ async def queue_number(database: Database, name: str) -> int:
     return found[1]
 
 
-async def queues(database: Database) -> list[QueueStatus]:
-    found = cast("Found", await database.ask(query("queues_list")))
+async def queues(database: Database, name: str | None) -> list[QueueStatus]:
+    found = cast("Found", await database.ask(query("queues_list"), {"queue": name}))
     return [
         QueueStatus(
             queue=as_queue(*queue),

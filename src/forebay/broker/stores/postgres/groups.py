@@ -14,13 +14,14 @@ from forebay.errors import UnknownQueue
 SECOND_US = 1_000_000
 
 
-async def lags(database: Database, now_us: int | None) -> list[GroupLag]:
+async def lags(database: Database, only_queue: str | None, now_us: int | None) -> list[GroupLag]:
+    values: dict[str, object] = {"queue": only_queue, "now_us": now_us}
     leased: Counter[tuple[str, str]] = Counter()
-    for found in cast("list[tuple[Any, ...]]", await database.ask(query("groups_leased"), {"now_us": now_us})):
+    for found in cast("list[tuple[Any, ...]]", await database.ask(query("groups_leased"), values)):
         queue, group, column, time_us = found
         state = read_state(column, 0)
         leased[queue, group] += state.leased_count(time_us)
-    found_groups = cast("list[tuple[Any, ...]]", await database.ask(query("groups_list"), {"now_us": now_us}))
+    found_groups = cast("list[tuple[Any, ...]]", await database.ask(query("groups_list"), values))
     return [
         GroupLag(
             group=group,

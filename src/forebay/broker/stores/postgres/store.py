@@ -137,8 +137,8 @@ class PostgresStore:
         found = await browsing.find_queue(self._database, name)
         return found[0] if found else None
 
-    async def queues(self) -> list[QueueStatus]:
-        return await browsing.queues(self._database)
+    async def queues(self, name: str | None = None) -> list[QueueStatus]:
+        return await browsing.queues(self._database, name)
 
     async def partitions(self, queue: str, limit: int, offset: int) -> list[PartitionStatus]:
         return await browsing.partitions(self._database, queue, limit, offset)
@@ -226,8 +226,8 @@ class PostgresStore:
 
     # groups
 
-    async def groups(self) -> list[GroupLag]:
-        return await groups.lags(self._database, self._now_us())
+    async def groups(self, queue: str | None = None) -> list[GroupLag]:
+        return await groups.lags(self._database, queue, self._now_us())
 
     async def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
         async def work(connection: Connection) -> int:

@@ -1,0 +1,36 @@
+-- How far each group is behind: messages, partitions with some, the first seq of all that wait; and the numbers of the
+-- partitions that are not in these sums, because only their state or their record says what is left.
+WITH behind AS (
+    SELECT g.id AS group_id, p.id AS partition_id, p.pushed,
+        max(coalesce(s.cursor_seq, g.start_seq), p.floor_seq) AS seq,
+        coalesce(s.has_pending, 0) OR EXISTS (SELECT 1 FROM deleted_messages d WHERE d.partition_id = p.id) AS is_odd
+    FROM groups g
+    JOIN partitions p ON p.queue_id = g.queue_id
+    LEFT JOIN states s ON s.group_id = g.id AND s.partition_id = p.id
+    WHERE
+        (:queue_id IS NULL OR g.queue_id = :queue_id)
+        AND p.last_seq > max(coalesce(s.cursor_seq, g.start_seq), p.floor_seq)
+), placed AS (
+    SELECT behind.*, b.last_seq > behind.seq AS is_cut,
+        coalesce(
+            b.before + b.count,
+            (SELECT f.before FROM blocks f WHERE f.partition_id = behind.partition_id ORDER BY f.first_seq LIMIT 1),
+            0
+        ) AS upto,
+        (SELECT min(n.first_seq) FROM blocks n WHERE n.partition_id = behind.partition_id AND n.first_seq > behind.seq)
+            AS next_seq
+    FROM behind
+    LEFT JOIN blocks b ON b.partition_id = behind.partition_id AND b.first_seq = (
+        SELECT max(l.first_seq) FROM blocks l WHERE l.partition_id = behind.partition_id AND l.first_seq <= behind.seq
+    )
+), counted AS (
+    SELECT group_id, partition_id, pushed - upto AS messages, next_seq, is_odd OR coalesce(is_cut, 0) AS is_special
+    FROM placed
+)
+SELECT group_id,
+    sum(CASE WHEN NOT is_special THEN messages END),
+    sum(NOT is_special AND messages > 0),
+    min(CASE WHEN NOT is_special AND messages > 0 THEN next_seq END),
+    group_concat(CASE WHEN is_special THEN partition_id END, ' ')
+FROM counted
+GROUP BY group_id

@@ -1,0 +1,153 @@
+"""Queues and groups in numbers, counted beside the store's thread.
+
+The thread is asked once, for what it keeps in memory, and has settled the index by then. Everything else is counted by
+SQLite in another thread, on a connection that can only read and without the interpreter's lock: with many partitions
+and groups that takes a while, and no other request waits for it. Only partitions of which a group has messages under
+way, or that lost single messages, are looked at one by one (`partition_lag`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forebay.broker.overview import GroupLag, QueueStatus
+from forebay.broker.stores.embedded.partition_lag import Lag, PartitionLag
+from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
+from forebay.broker.stores.embedded.records import StoredRecord
+from forebay.errors import ForebayError
+from forebay.model.queue import Queue
+
+_SECOND_US = 1_000_000
+
+
+class CountedQueue(NamedTuple):
+    """A queue as the store's thread saw it last."""
+
+    info: Queue
+    place: ReadableQueue
+    last_active_us: dict[int, int]
+    """When each group popped last, by the group's number."""
+
+
+class _Group(NamedTuple):
+    group_id: int
+    name: str
+    mode: str
+    from_us: int
+    created_us: int
+    last_active_us: int
+
+
+class Figures:
+    """For one answer and one thread: a snapshot of the database."""
+
+    def __init__(self, database: Path, queues: Sequence[CountedQueue], now_us: int) -> None:
+        self._path = database
+        self._queues = {queue.place.queue_id: queue for queue in queues}
+        self._now_us = now_us
+        self._database = sqlite3.connect(
+            f"{database.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+        )
+        self._database.execute("BEGIN")
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> Figures:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _all(self, name: str, **values: object) -> list[Any]:
+        """The rows of a named query; of one queue where one alone is asked for."""
+        only = next(iter(self._queues)) if len(self._queues) == 1 else None
+        return self._database.execute(_query(name), {"queue_id": only, "now_us": self._now_us, **values}).fetchall()
+
+    # --- queues ---
+
+    def queues(self) -> list[QueueStatus]:
+        sums = {row[0]: row[1:] for row in self._all("figures_queues")}
+        dead = dict(self._all("figures_dead_letters"))
+        return [
+            self._status(queue, sums.get(number, (0, 0, 0, 0, 0)), dead.get(number, 0))
+            for number, queue in self._queues.items()
+        ]
+
+    def _status(self, queue: CountedQueue, sums: tuple[int, ...], dead: int) -> QueueStatus:
+        count, pushed, removed, newest_us, size = sums
+        next_seq = queue.place.next_seq
+        first_seq = next_seq
+        if pushed > removed:
+            with RangeReader(self._path, queue.place) as reader:
+                first_seq = reader.bounds(None).first_seq
+        has_messages = first_seq < next_seq
+        return QueueStatus(
+            queue=queue.info,
+            partitions=count,
+            first_seq=first_seq,
+            next_seq=next_seq,
+            messages=pushed - removed,
+            pushed=pushed,
+            size_bytes=size,
+            dead_letters=dead,
+            oldest_us=_created_us(queue, first_seq) if has_messages else 0,
+            newest_us=newest_us if has_messages else 0,
+        )
+
+    # --- groups ---
+
+    def groups(self) -> list[GroupLag]:
+        lags = {row[0]: row[1:] for row in self._all("figures_lags")}
+        single = PartitionLag(self._database, self._now_us)
+        found: list[GroupLag] = []
+        for queue_id, *columns in self._all("figures_groups"):
+            queue, group = self._queues.get(queue_id), _Group(*columns)
+            if queue is not None:
+                left, behind, oldest_seq, special = lags.get(group.group_id, (0, 0, None, None))
+                lag = Lag(left or 0, behind, oldest_seq)
+                for number in map(int, (special or "").split()):
+                    lag = lag.joined(single.of(queue.place.log, group.group_id, number))
+                found.append(self._told(queue, group, lag))
+        return sorted(found, key=lambda lag: (lag.queue, lag.group))
+
+    def _told(self, queue: CountedQueue, group: _Group, lag: Lag) -> GroupLag:
+        oldest_us = _created_us(queue, lag.oldest_seq) if lag.oldest_seq is not None else 0
+        [(partitions,)] = self._all("figures_partitions", of_queue_id=queue.place.queue_id)
+        return GroupLag(
+            group=group.name,
+            queue=queue.info.name,
+            subscription_mode=group.mode,
+            subscription_from_us=group.from_us,
+            created_us=group.created_us,
+            partitions=partitions,
+            partitions_with_lag=lag.partitions,
+            lag_messages=lag.messages,
+            lag_seconds=(self._now_us - oldest_us) / _SECOND_US if oldest_us else 0.0,
+            leased=lag.leased,
+            last_active_us=max(group.last_active_us, queue.last_active_us.get(group.group_id, 0)),
+        )
+
+
+def _created_us(queue: CountedQueue, seq: int) -> int:
+    """When the message was accepted; 0 when it cannot be read, or is gone meanwhile."""
+    try:
+        for record in queue.place.log.read_records(seq, seq):
+            created = StoredRecord(record.plain()).created_us
+            return created[max(seq - record.header.first_seq, 0)]
+    except ForebayError:
+        return 0
+    return 0
+
+
+_texts: dict[str, str] = {}
+
+
+def _query(name: str) -> str:
+    if name not in _texts:
+        _texts[name] = files("forebay.broker.sql").joinpath("embedded", f"{name}.sql").read_text()
+    return _texts[name]

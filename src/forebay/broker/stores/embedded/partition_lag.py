@@ -1,0 +1,112 @@
+"""What one group has left in one partition, where a count over all partitions cannot tell: messages under way, messages
+that were deleted one by one, a cursor that stands in the middle of a record."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from importlib.resources import files
+from typing import NamedTuple
+
+from forebay.broker.stores.embedded import lease_rows
+from forebay.broker.stores.embedded.lease_rows import FreshLease
+from forebay.broker.stores.embedded.records import StoredRecord
+from forebay.commitlog import CommitLog
+from forebay.errors import ForebayError
+
+_STATEMENT = files("forebay.broker.sql").joinpath("embedded", "partition_lag.sql").read_text()
+
+
+class Lag(NamedTuple):
+    messages: int
+    partitions: int
+    """Those that have some of the messages."""
+    oldest_seq: int | None
+    leased: int = 0
+
+    def joined(self, other: Lag) -> Lag:
+        oldest = [seq for seq in (self.oldest_seq, other.oldest_seq) if seq is not None]
+        return Lag(
+            self.messages + other.messages,
+            self.partitions + other.partitions,
+            min(oldest, default=None),
+            self.leased + other.leased,
+        )
+
+
+class _UnderWay(NamedTuple):
+    """What a state says of messages that the cursor has not passed."""
+
+    finished: frozenset[int]
+    leased: frozenset[int]
+
+
+class PartitionLag:
+    def __init__(self, database: sqlite3.Connection, now_us: int) -> None:
+        self._database = database
+        self._now_us = now_us
+
+    def of(self, log: CommitLog, group_id: int, partition_id: int) -> Lag:
+        values = {"group_id": group_id, "partition_id": partition_id}
+        name, pushed, floor_seq, seq, state, *block = self._database.execute(_STATEMENT, values).fetchone()
+        rows = self._database.execute(
+            "SELECT seq FROM deleted_messages WHERE partition_id = ? AND seq > ?", (partition_id, seq)
+        )
+        deleted = frozenset(found for (found,) in rows)
+        under_way = self._under_way(state, lambda found: found > floor_seq and found not in deleted)
+        gone = {found for found in under_way.finished | deleted if found > seq}
+        left = pushed - self._upto(log, name, partition_id, seq, *block) - len(gone)
+        if left <= 0:
+            return Lag(0, 0, None, len(under_way.leased))
+        return Lag(left, 1, self._next_seq(partition_id, seq, gone), len(under_way.leased))
+
+    def _under_way(self, state: bytes | None, is_kept: Callable[[int], bool]) -> _UnderWay:
+        if state is None:
+            return _UnderWay(frozenset(), frozenset())
+        found = lease_rows.decode(state)
+        if isinstance(found, FreshLease):
+            is_alive = found.granted_us <= self._now_us < found.until_us
+            leased = range(found.first_seq, found.last_seq + 1) if is_alive else ()
+            return _UnderWay(frozenset(), frozenset(filter(is_kept, leased)))
+        finished = frozenset(pending.seq for pending in found.pending if pending.is_finished)
+        held = [p.seq for p in found.pending if p.is_leased and is_kept(p.seq)]
+        is_alive = found.is_leased_at(self._now_us) and not found.yielded_us
+        return _UnderWay(finished, frozenset(held if is_alive else ()))
+
+    def _upto(
+        self,
+        log: CommitLog,
+        name: str,
+        partition_id: int,
+        seq: int,
+        first_seq: int | None,
+        last_seq: int,
+        count: int,
+        before: int,
+        record_seq: int,
+    ) -> int:
+        """How many messages the partition ever had up to `seq`."""
+        if first_seq is None:
+            statement = "SELECT before FROM blocks WHERE partition_id = ? ORDER BY first_seq LIMIT 1"
+            row = self._database.execute(statement, (partition_id,)).fetchone()
+            return int(row[0]) if row else 0
+        if last_seq <= seq:
+            return before + count
+        try:
+            record = next(iter(log.read_records(record_seq, record_seq)))
+        except (ForebayError, StopIteration):
+            return before + count  # it cannot be read, so nothing of it is left
+        places = StoredRecord(record.plain()).places(name, first_seq, last_seq, count)
+        return before + sum(record_seq + place <= seq for place in places)
+
+    def _next_seq(self, partition_id: int, seq: int, gone: set[int]) -> int:
+        """About where the first message that is left stands: its record is the one that holds this seq."""
+        while seq + 1 in gone:
+            seq += 1
+        row = self._database.execute(
+            "SELECT max(first_seq, ?2 + 1) FROM blocks WHERE partition_id = ?1 AND last_seq > ?2 AND first_seq >= "
+            "coalesce((SELECT max(first_seq) FROM blocks WHERE partition_id = ?1 AND first_seq <= ?2 + 1), 0) "
+            "ORDER BY first_seq LIMIT 1",
+            (partition_id, seq),
+        ).fetchone()
+        return int(row[0]) if row else seq + 1
