@@ -19,7 +19,10 @@ from forebay.errors import SettingsRefused
         ("postgresql://me:secret@db/x", "postgresql://me:***@db/x"),
         ("postgresql://me:se:cr@et/@db:5432/x", "postgresql://me:***@db:5432/x"),
         ("postgresql://:secret@db/x", "postgresql://:***@db/x"),
-        ("postgresql://db/x?user=me&password=secret&sslmode=require", "postgresql://db/x?user=me&password=***&sslmode=require"),
+        (
+            "postgresql://db/x?user=me&password=secret&sslmode=require",
+            "postgresql://db/x?user=me&password=***&sslmode=require",
+        ),
         ("postgresql://db/x?sslpassword=secret", "postgresql://db/x?sslpassword=***"),
         ("host=db password='a secret' user=me", "host=db password=*** user=me"),
         ("PASSWORD = secret", "PASSWORD = ***"),

@@ -34,7 +34,7 @@ from forebay.broker.stores.embedded.transactions import Transactions
 from forebay.broker.stores.embedded.work_line import Work
 from forebay.clock import Clock
 from forebay.commitlog import LogOptions
-from forebay.commitlog.filesystem import Filesystem, Lock
+from forebay.commitlog.filesystem import FOLDER_MODE, Filesystem, Lock
 from forebay.commitlog.log import not_accessible, take_lock
 from forebay.errors import ForebayError, InvariantBroken, StoreUnavailable
 
@@ -63,9 +63,9 @@ class Engine:
     ) -> None:
         """Take the directory, make or open what is in it, and catch up with what a crash left behind."""
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
             self._lock: Lock = take_lock(filesystem, directory)
-            (directory / "queues").mkdir(exist_ok=True)
+            (directory / "queues").mkdir(FOLDER_MODE, exist_ok=True)
             self.database = Database(directory / DATABASE_FILE)
         except OSError as error:
             raise not_accessible(directory, error) from error
