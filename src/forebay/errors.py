@@ -110,8 +110,9 @@ class ManifestNotFound(LogUnopenable):
 class SegmentMissing(LogUnopenable):
     """A segment that the manifest lists is gone. Put the file back, or salvage to go on without it."""
 
-    def __init__(self, base: Path, file: str, message: str) -> None:
+    def __init__(self, base: Path, file: str, message: str, damage: DamagedRange) -> None:
         super().__init__(base / file, message, remedy=f"Put the file back, or: {_salvage(base)}")
+        self.damage = damage
 
 
 class LogLocked(LogUnopenable):
@@ -124,6 +125,16 @@ class LogLocked(LogUnopenable):
 
 class LogNotAccessible(LogUnopenable):
     """The operating system does not let this process read or write here: check owner, mode and mount."""
+
+
+class TooManyOpenFiles(Transient):
+    """The process has as many files open as it may. Nothing was written; raise the limit, or try again later."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: cannot be opened, the process has as many files open as it may",
+            remedy="Raise the limit of open files (ulimit -n, LimitNOFILE), or try again later",
+        )
 
 
 # --- commit log: reading ----------------------------------------------------------------------------------------

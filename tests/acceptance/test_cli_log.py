@@ -275,7 +275,7 @@ def test_verify_of_a_good_log_says_what_was_checked(log: MadeLog) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
     told = document(forebay("log", "verify", log.base, "-o", "json"))
     counts = {"segments": 2, "records": 4, "messages": 8, "size": size}
-    assert told == counts | {"ok": True, "damage": [], "notes": []}
+    assert told == counts | {"ok": True, "damage": [], "notes": [], "owner": None}
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -326,7 +326,8 @@ def test_verify_takes_half_a_write_behind_the_manifest_for_no_damage(log: MadeLo
         active.write_bytes(active.read_bytes() + half)
         done = forebay("log", "verify", log.base, "-o", "json")
     behind = (
-        f"{log.active}: {len(half.rstrip(bytes(1)))} bytes from {log.active_size} on, written since the last manifest"
+        f"{log.active}: {len(half.rstrip(bytes(1)))} bytes from {log.active_size} on, "
+        "being written now, or torn by a crash"
     )
     assert (done.returncode, document(done)["damage"], document(done)["notes"]) == (0, [], [behind])
 
@@ -476,3 +477,13 @@ def test_a_log_that_may_not_be_read_is_refused_by_name(command: str, closed: str
 def without_privileges() -> tuple[str, ...]:
     """Modes do not bind root; without two of its privileges they do, and everything else is as before."""
     return ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+
+
+def test_verify_counts_what_a_running_server_has_written_and_says_that_it_is_open(tmp_path: Path) -> None:
+    base = tmp_path / "log"
+    with CommitLog.open(base) as opened:
+        opened.append(numbered(1, 3))
+        found = document(forebay("log", "verify", base, "-o", "json"))
+        assert (found["ok"], found["messages"], found["records"]) == (True, 3, 1)
+        assert found["owner"].startswith(f"process {os.getpid()} ")
+        assert f"good so far, open in process {os.getpid()} " in forebay("log", "verify", base).stdout

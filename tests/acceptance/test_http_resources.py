@@ -26,7 +26,7 @@ def test_queue_counts_its_messages(http: Http) -> None:
     http.ack(message)
     shown = http.get(f"/api/v1/resources/queues/{queue}").json
     assert (shown["namespace"], shown["task"], shown["priority"]) == ("shop", "orders", 4)
-    assert shown["totals"] == {"total": 5, "pending": 1, "processing": 2, "completed": 1, "deadLetter": 1}
+    assert shown["totals"] == {"total": 5, "pending": 1, "processing": 2, "completed": 1, "deadLetter": 1, "lost": 0}
     assert (shown["firstSeq"], shown["nextSeq"]) == (1, 6)
     assert {partition["name"]: partition["messages"] for partition in shown["partitions"]} == {"Default": 1, "p": 4}
     listed = http.get(f"/api/v1/resources/queues?search={queue}&namespace=shop").json

@@ -27,6 +27,8 @@ class MessageCounts(Struct, rename="camel"):
     processing: int
     completed: int
     dead_letter: int
+    lost: int
+    """Accepted, and not readable any more."""
 
 
 class QueueInfo(Struct, rename="camel"):
@@ -48,7 +50,7 @@ def counts_of(statuses: Iterable[QueueStatus], lags: Iterable[GroupLag]) -> Mess
     by_queue: dict[str, list[GroupLag]] = {}
     for lag in lags:
         by_queue.setdefault(lag.queue, []).append(lag)
-    total = pending = processing = dead = pushed = 0
+    total = pending = processing = dead = pushed = lost = 0
     for status in statuses:
         groups = by_queue.get(status.queue.name, [])
         leased = max((lag.leased for lag in groups), default=0)
@@ -58,7 +60,9 @@ def counts_of(statuses: Iterable[QueueStatus], lags: Iterable[GroupLag]) -> Mess
         processing += leased
         dead += status.dead_letters
         pushed += status.pushed
-    return MessageCounts(total, pending, processing, max(pushed - pending - processing - dead, 0), dead)
+        lost += status.lost
+    completed = max(pushed - pending - processing - dead - lost, 0)
+    return MessageCounts(total, pending, processing, completed, dead, lost)
 
 
 def info_of(status: QueueStatus, lags: Iterable[GroupLag]) -> QueueInfo:

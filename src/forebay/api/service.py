@@ -74,6 +74,8 @@ class Service:
     is_stopping: bool = False
     is_push_paused: bool = False
     is_pop_paused: bool = False
+    lost: Counter[str] = field(default_factory=Counter)
+    """Messages that were accepted and cannot be read any more, by queue, as of the last look."""
     _background: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -106,8 +108,10 @@ class Service:
             await self.intake.start(self.waiting.on_available)
         with contextlib.suppress(StoreUnavailable):
             await self.look_at_flags()
+            await self.look_at_losses()
         self._background = [
             asyncio.create_task(self._every(self.flag_seconds, self.look_at_flags)),
+            asyncio.create_task(self._every(self.flag_seconds, self.look_at_losses)),
             asyncio.create_task(self._every(self.retention_seconds, self._retain)),
         ]
         self.is_started = True
@@ -172,6 +176,15 @@ class Service:
             return
         self.is_pop_paused = await self.store.flag(POP_MAINTENANCE)
         self.pause_pushes(await self.store.flag(PUSH_MAINTENANCE))
+
+    async def look_at_losses(self) -> None:
+        """Looked at beside the requests, so that `/readyz` and `/metrics` need not wait for the store."""
+        if self.intake is not None and not self.intake.keeper.is_store_open:
+            return
+        found: Counter[str] = Counter()
+        for lost in await self.store.lost_messages():
+            found[lost.queue] += lost.messages
+        self.lost = found
 
     def pause_pushes(self, is_paused: bool) -> None:
         self.is_push_paused = is_paused

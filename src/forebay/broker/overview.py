@@ -21,6 +21,22 @@ class QueueStatus(NamedTuple):
     dead_letters: int
     oldest_us: int
     newest_us: int
+    lost: int = 0
+    """Accepted, and not readable any more."""
+
+
+class LostMessages(NamedTuple):
+    """Messages of one partition that were accepted and cannot be read any more."""
+
+    queue: str
+    partition: str | None
+    """None where it is not known."""
+    first_seq: int
+    last_seq: int
+    messages: int
+    """How many those are; other partitions may have seqs between the first and the last."""
+    reason: str
+    found_us: int
 
 
 class PartitionStatus(NamedTuple):

@@ -33,6 +33,7 @@ from forebay.broker.overview import (
     DeadLetterFilter,
     DeadMessage,
     GroupLag,
+    LostMessages,
     PartitionStatus,
     QueueStatus,
     SeekTarget,
@@ -70,6 +71,9 @@ class Store(Protocol):
 
     async def queues(self, name: str | None = None) -> list[QueueStatus]:
         """All queues, or one: none if there is no such queue."""
+
+    async def lost_messages(self) -> list[LostMessages]:
+        """What was accepted and cannot be read any more, by partition. Everything else goes on behind it."""
 
     async def partitions(self, queue: str, limit: int, offset: int) -> list[PartitionStatus]: ...
 

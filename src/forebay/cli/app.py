@@ -38,7 +38,7 @@ EXAMPLES = (
     ("forebay up -c forebay.yaml", "the same, and the flows of the file on Spark"),
     ("forebay config show --profile performance", "what would be in effect, and why"),
     ("forebay config check forebay.yaml", "all faults of a settings file at once"),
-    ("forebay log inspect forebay-data/log", "what a commit log holds"),
+    ("forebay log inspect orders --data-dir forebay-data", "what a queue's commit log holds"),
 )
 CLOSING = (
     "`forebay COMMAND --help` explains a command. Long options work with one dash or two.",

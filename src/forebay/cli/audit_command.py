@@ -47,13 +47,19 @@ def audit(
                     raise Permanent(f"there is no queue {name!r}")
                 advance(1)
         notes = _notes(client.get("/api/v1/status/buffers"), {*names}, is_all=queue is None)
+        lost = _lost(client, [balance for balance in balances if balance.figures.lost])
     is_balanced = not any(balance.differences for balance in balances)
     if output_format is Format.JSON:
         output.show_json(
-            {"balanced": is_balanced, "notes": notes, "queues": [_document(balance) for balance in balances]}
+            {
+                "balanced": is_balanced,
+                "notes": notes,
+                "lost": lost,
+                "queues": [_document(balance) for balance in balances],
+            }
         )
     else:
-        _show(balances, notes, is_balanced=is_balanced)
+        _show(balances, lost, notes, is_balanced=is_balanced)
     if not is_balanced:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -109,6 +115,7 @@ def _figures(client: Client, name: str) -> QueueFigures:
         client.get("/api/v1/status/buffers")["queues"].get(name, 0),
         {one["name"]: one["messages"] for one in partitions},
         tuple(groups),
+        queue["messages"].get("lost", 0),
     )
 
 
@@ -129,6 +136,12 @@ def _recount(client: Client, figures: QueueFigures) -> Recount:
     return recount
 
 
+def _lost(client: Client, balances: list[Balance]) -> list[dict[str, Any]]:
+    """What cannot be read any more, to the seq."""
+    names = [balance.figures.name for balance in balances]
+    return [found for name in names for found in _pages(client, "/api/v1/status/lost", "lost", queue=name)]
+
+
 def _notes(buffers: dict[str, Any], known: set[str], *, is_all: bool) -> list[str]:
     notes = []
     for queue, count in buffers["queues"].items() if is_all else ():
@@ -146,8 +159,8 @@ def _notes(buffers: dict[str, Any], known: set[str], *, is_all: bool) -> list[st
 # telling
 
 
-def _show(balances: list[Balance], notes: list[str], *, is_balanced: bool) -> None:
-    numbers = ("accepted", "in buffer", "stored", "removed", "dead")
+def _show(balances: list[Balance], lost: list[dict[str, Any]], notes: list[str], *, is_balanced: bool) -> None:
+    numbers = ("accepted", "in buffer", "stored", "removed", "lost", "dead")
     rows = [
         (
             balance.figures.name,
@@ -155,6 +168,7 @@ def _show(balances: list[Balance], notes: list[str], *, is_balanced: bool) -> No
             balance.figures.buffered,
             balance.recount.stored,
             balance.figures.removed,
+            balance.figures.lost,
             balance.figures.dead,
             _verdict(balance),
         )
@@ -167,6 +181,14 @@ def _show(balances: list[Balance], notes: list[str], *, is_balanced: bool) -> No
         columns = ("done", "waiting", "leased", "dead", "in buffer")
         output.show_table(("queue", "group", *columns), groups, right=columns)
     output.say()
+    if lost:
+        rows_lost = [
+            (one["queue"], one["partition"] or "unknown", _seqs(one), one["messages"], one["foundAt"], one["reason"])
+            for one in lost
+        ]
+        columns_lost = ("queue", "partition", "lost seqs", "messages", "found", "reason")
+        output.show_table(columns_lost, rows_lost, right=("messages",))
+        output.say()
     for balance in balances:
         for difference in balance.differences:
             output.say(f"difference: queue {balance.figures.name!r}: {difference}")
@@ -175,6 +197,10 @@ def _show(balances: list[Balance], notes: list[str], *, is_balanced: bool) -> No
     stored = sum(balance.recount.stored for balance in balances)
     verdict = "balanced" if is_balanced else "NOT balanced"
     output.say(f"{verdict}: {stored:,} messages counted in {len(balances)} queues")
+
+
+def _seqs(lost: dict[str, Any]) -> str:
+    return f"{lost['firstSeq']}-{lost['lastSeq']}"
 
 
 def _verdict(balance: Balance) -> str:
@@ -197,6 +223,7 @@ def _document(balance: Balance) -> dict[str, object]:
         "stored": balance.recount.stored,
         "kept": figures.kept,
         "removed": figures.removed,
+        "lost": figures.lost,
         "dead": figures.dead,
         "exact": balance.is_exact,
         "differences": balance.differences,

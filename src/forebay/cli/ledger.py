@@ -2,15 +2,16 @@
 
 For a queue::
 
-    accepted = in buffer files + stored + removed
+    accepted = in buffer files + stored + removed + lost
 
 `accepted` are the seqs that were given out and what waits in buffer files; `stored` is counted message by message;
-`removed` is the server's own figure: retention, deletion, and seqs of commits that were taken back. For a group::
+`removed` is the server's own figure: retention, deletion, and seqs of commits that were taken back. `lost` is what was
+accepted and cannot be read any more, as the server tells it seq by seq. For a group::
 
     accepted = in buffer files + done + waiting + leased + dead
 
-`done` is what is left: delivered and answered, or gone before the group came to it, or before its start. A group's
-cursor cannot be read from outside, so that `done` is not recounted.
+`done` is what is left: delivered and answered, or gone or lost before the group came to it, or before its start. A
+group's cursor cannot be read from outside, so that `done` is not recounted.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ class QueueFigures(NamedTuple):
     partitions: dict[str, int]
     """How many messages each keeps."""
     groups: tuple[GroupFigures, ...]
+    lost: int = 0
 
     @property
     def removed(self) -> int:
-        return self.next_seq - 1 - self.kept
+        return self.next_seq - 1 - self.kept - self.lost
 
     @property
     def accepted(self) -> int:
@@ -92,9 +94,9 @@ def balance_of(before: QueueFigures, recount: Recount, after: QueueFigures) -> B
 
 def _of_messages(before: QueueFigures, recount: Recount, after: QueueFigures) -> list[str]:
     found = []
-    gone = max(0, after.removed - before.removed)
+    gone = max(0, after.removed + after.lost - before.removed - before.lost)
     if not before.kept - gone <= recount.stored <= before.kept:
-        meanwhile = f", of which up to {gone} were removed meanwhile" if gone else ""
+        meanwhile = f", of which up to {gone} were removed or lost meanwhile" if gone else ""
         found.append(f"{recount.stored} messages are stored; the server counts {before.kept}{meanwhile}")
     if recount.disordered:
         found.append(f"{recount.disordered} messages do not have a higher seq than the one before")

@@ -9,76 +9,116 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TypeVar
 
 import typer
 
 from forebay.cli import output
+from forebay.cli.log_choice import ChosenLog, DataDirOption, LogArgument, chosen_logs, owned
 from forebay.cli.output import ExitCode, Format, OutputOption
+from forebay.commitlog.access import not_accessible
 from forebay.commitlog.filesystem import RealFilesystem
-from forebay.commitlog.inspection import Inspection, OnProgress, SegmentView, SlotView
+from forebay.commitlog.inspection import Inspection, OnProgress, SegmentView, SlotView, Verification
 from forebay.commitlog.inspection import inspect as inspect_log
 from forebay.commitlog.inspection import verify as verify_log
-from forebay.commitlog.log import not_accessible
 from forebay.commitlog.salvage import SalvageReport
 from forebay.commitlog.salvage import salvage as salvage_log
 from forebay.config.units import format_size
-from forebay.errors import DamagedRange
+from forebay.errors import DamagedRange, ForebayError
 
-app = typer.Typer(help="Inspect, verify and salvage a commit log.")
+app = typer.Typer(help="Inspect, verify and salvage a commit log, by its directory or its queue's name.")
 
-Directory = Annotated[
-    Path, typer.Argument(metavar="DIR", readable=False, help="The log's directory: where manifest.current is.")
-]
+T = TypeVar("T")
 
 
 @app.command()
-def inspect(directory: Directory, output_format: OutputOption = Format.TABLE) -> None:
+def inspect(
+    log: LogArgument = None, data_dir: DataDirOption = None, output_format: OutputOption = Format.TABLE
+) -> None:
     """Show what a log is made of: manifest slots, segments, seq ranges, sizes."""
-    with _named_refusals(directory):
-        found = inspect_log(RealFilesystem(), directory)
-    if output_format is Format.JSON:
-        output.show_json(_inspection_document(found))
-    else:
-        _show_inspection(found)
+    logs = chosen_logs(log, data_dir)
+    looked = _Looked(logs, output_format)
+    for chosen in logs:
+        looked.look(chosen, lambda found: inspect_log(RealFilesystem(), found), _inspection_document, _show_inspection)
+    looked.end()
 
 
 @app.command()
-def verify(directory: Directory, output_format: OutputOption = Format.TABLE) -> None:
+def verify(log: LogArgument = None, data_dir: DataDirOption = None, output_format: OutputOption = Format.TABLE) -> None:
     """Check every CRC, column and seq range of a log. Exits with 1 on damage and tells its exact place."""
-    with _named_refusals(directory), _bytes_bar("verifying") as on_progress:
-        found = verify_log(RealFilesystem(), directory, on_progress)
-    if output_format is Format.JSON:
-        output.show_json({"ok": found.is_good, **asdict(found)})
-    else:
-        _show_damage(found.damage)
-        for note in found.notes:
-            output.say(f"note: {note}")
-        verdict = "good" if found.is_good else f"{len(found.damage)} damaged ranges"
-        output.say(
-            f"{directory}: {verdict}; {found.messages:,} messages in {found.records:,} records, "
-            f"{found.segments:,} segments, {found.size:,} bytes checked"
-        )
-    if not found.is_good:
-        raise typer.Exit(ExitCode.REFUSED)
+    logs = chosen_logs(log, data_dir)
+    looked = _Looked(logs, output_format)
+    is_good = True
+    for chosen in logs:
+        with _bytes_bar(f"verifying {chosen}") as on_progress:
+            look = partial(verify_log, RealFilesystem(), on_progress=on_progress)
+            found = looked.look(chosen, look, _verification_document, _show_verification)
+        is_good = is_good and (found is None or found.is_good)
+    looked.end(is_good=is_good)
 
 
 @app.command()
-def salvage(directory: Directory, output_format: OutputOption = Format.TABLE) -> None:
-    """Make a damaged log openable again. Deletes nothing: what cannot be read goes to quarantine/."""
-    with _named_refusals(directory), _bytes_bar("salvaging") as on_progress:
-        report = salvage_log(RealFilesystem(), directory, on_progress=on_progress)
-    if output_format is Format.JSON:
-        output.show_json(asdict(report))
-    else:
-        _show_salvage(directory, report)
+def salvage(
+    log: LogArgument = None, data_dir: DataDirOption = None, output_format: OutputOption = Format.TABLE
+) -> None:
+    """Make a damaged log openable again. Deletes nothing: what cannot be read goes to quarantine/.
+
+    A store finds out by itself what a salvage of its logs gave up: it is in its server's log, metrics and audit.
+    """
+    logs = chosen_logs(log, data_dir)
+    looked = _Looked(logs, output_format)
+    with owned(logs):
+        for chosen in logs:
+            with _bytes_bar(f"salvaging {chosen}") as on_progress:
+                mend = partial(salvage_log, RealFilesystem(), on_progress=on_progress)
+                looked.look(chosen, mend, asdict, _show_salvage)
+    looked.end()
 
 
-@contextmanager
-def _named_refusals(directory: Path) -> Iterator[None]:
+class _Looked:
+    """What was found in one log after the other. Of several, one that cannot be looked at does not hide the others."""
+
+    def __init__(self, logs: list[ChosenLog], output_format: Format) -> None:
+        self._is_alone = len(logs) == 1 and logs[0].queue is None
+        self._is_json = output_format is Format.JSON
+        self._documents: list[dict[str, object]] = []
+        self._is_good = True
+
+    def look(
+        self,
+        chosen: ChosenLog,
+        look: Callable[[Path], T],
+        document_of: Callable[[T], dict[str, object]],
+        show: Callable[[ChosenLog, T], None],
+    ) -> T | None:
+        try:
+            found = _named_refusals(chosen.directory, look)
+        except ForebayError as error:
+            if self._is_alone:
+                raise
+            self._is_good = False
+            self._documents.append({"queue": chosen.queue, "directory": chosen.directory, "error": str(error)})
+            if not self._is_json:
+                output.say(f"{chosen}: {error}")
+            return None
+        own = {} if self._is_alone else {"queue": chosen.queue, "directory": chosen.directory}
+        self._documents.append(own | document_of(found))
+        if not self._is_json:
+            show(chosen, found)
+        return found
+
+    def end(self, *, is_good: bool = True) -> None:
+        if self._is_json:
+            output.show_json(self._documents[0] if self._is_alone else self._documents)
+        if not (is_good and self._is_good):
+            raise typer.Exit(ExitCode.REFUSED)
+
+
+def _named_refusals(directory: Path, look: Callable[[Path], T]) -> T:
     try:
-        yield
+        return look(directory)
     except OSError as error:
         raise not_accessible(directory, error) from error
 
@@ -100,8 +140,8 @@ def _bytes_bar(description: str) -> Iterator[OnProgress]:
         yield on_progress
 
 
-def _show_inspection(found: Inspection) -> None:
-    output.say(f"{found.base}: {f'open in {found.owner}' if found.owner else 'not open'}")
+def _show_inspection(chosen: ChosenLog, found: Inspection) -> None:
+    output.say(f"{chosen}: {f'open in {found.owner}' if found.owner else 'not open'}")
     if found.fault:
         output.say(f"cannot be opened: {found.fault}")
     output.say()
@@ -138,6 +178,23 @@ def _segment_row(view: SegmentView) -> tuple[object, ...]:
     last_seq = entry.end_seq if count else ""
     state = "active" if view.is_active else "sealed"
     return (entry.path, state, entry.start_seq, last_seq, count, format_size(entry.size), on_disk)
+
+
+def _show_verification(chosen: ChosenLog, found: Verification) -> None:
+    _show_damage(found.damage)
+    for note in found.notes:
+        output.say(f"note: {note}")
+    verdict = "good" if found.is_good else f"{len(found.damage)} damaged ranges"
+    if found.owner:
+        verdict += f" so far, open in {found.owner}"
+    output.say(
+        f"{chosen}: {verdict}; {found.messages:,} messages in {found.records:,} records, "
+        f"{found.segments:,} segments, {found.size:,} bytes checked"
+    )
+
+
+def _verification_document(found: Verification) -> dict[str, object]:
+    return {"ok": found.is_good, **asdict(found)}
 
 
 def _inspection_document(found: Inspection) -> dict[str, object]:
@@ -194,12 +251,12 @@ def _lost(damage: DamagedRange) -> str:
     return "none" if damage.last_seq < damage.first_seq else f"{damage.first_seq}-{damage.last_seq}"
 
 
-def _show_salvage(directory: Path, report: SalvageReport) -> None:
+def _show_salvage(chosen: ChosenLog, report: SalvageReport) -> None:
     _show_damage(report.damage)
     for name in report.quarantined:
         output.say(f"kept aside: {name}")
     kept = f"{report.messages:,} messages kept, first seq {report.first_seq}, next seq {report.next_seq}"
     if report.changed:
-        output.say(f"{directory}: mended from {report.manifest_from}; {kept}")
+        output.say(f"{chosen}: mended from {report.manifest_from}; {kept}")
     else:
-        output.say(f"{directory}: nothing to mend; {kept}")
+        output.say(f"{chosen}: nothing to mend; {kept}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from forebay.commitlog import layout
 from forebay.commitlog.columns import BodyRefused
-from forebay.commitlog.filesystem import Filesystem, Kind
+from forebay.commitlog.filesystem import File, Filesystem, Kind
 from forebay.commitlog.layout import LOCK, POINTER, QUARANTINE, SLOTS
 from forebay.commitlog.manifest import Entry, Manifest, ManifestStore
 from forebay.commitlog.recovery import read_manifest
@@ -137,6 +137,8 @@ class Verification:
     size: int = 0
     damage: list[DamagedRange] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    owner: str | None = None
+    """The process that has the log open and may be writing to it, if there is one."""
 
     @property
     def is_good(self) -> bool:
@@ -144,14 +146,18 @@ class Verification:
 
 
 def verify(filesystem: Filesystem, base: Path, on_progress: OnProgress = lambda done, total: None) -> Verification:
-    """Check every CRC, every column and every seq range of the log against its manifest."""
+    """Check every CRC, every column and every seq range of the log against its manifest, and all that stands behind it.
+
+    A record that is being written while this looks is no damage: behind the manifest the log goes as far as whole
+    records go.
+    """
     require_log(filesystem, base)
     manifest = read_manifest(filesystem, base, ManifestStore(filesystem, base))
     if manifest is None:
         raise ManifestNotFound(base, POINTER, "there are files of a log")
     views = list(_segment_views(filesystem, base, manifest))
     total = sum(view.entry.size for view in views)
-    result = Verification()
+    result = Verification(owner=lock_owner(filesystem, base))
     expected = views[0].entry.start_seq
     for view in views:
         entry = view.entry
@@ -163,7 +169,6 @@ def verify(filesystem: Filesystem, base: Path, on_progress: OnProgress = lambda 
             result.notes.append(f"no segment holds messages {expected}-{entry.start_seq - 1}")
         expected = entry.end_seq + 1
         _verify_segment(filesystem, base, view, result, lambda done: on_progress(result.size + done, total))
-        result.size += entry.size
         result.segments += 1
     on_progress(total, total)
     return result
@@ -183,6 +188,7 @@ def _verify_segment(
     entry = view.entry
     if view.size_on_disk is None:
         fault = "the file is missing"
+        result.size += entry.size
         result.damage.append(DamagedRange(entry.path, 0, entry.size, entry.start_seq, entry.end_seq, fault))
         return
     file = filesystem.open(base / entry.path)
@@ -193,14 +199,35 @@ def _verify_segment(
         for found in scan:
             _verify_found(found, entry, result)
             on_bytes(scan.position)
+        result.size += entry.size
         if scan.position == entry.size and scan.next_seq <= entry.end_seq:
             fault = "the segment ends early"
             result.damage.append(DamagedRange(entry.path, entry.size, 0, scan.next_seq, entry.end_seq, fault))
-        if behind := end_of_data(file, entry.size, view.size_on_disk) - entry.size:
-            what = "written since the last manifest" if view.is_active else "never acknowledged"
-            result.notes.append(f"{entry.path}: {behind} bytes from {entry.size} on, {what}")
+        if view.is_active:
+            _verify_behind_manifest(file, view, result)
+        elif behind := end_of_data(file, entry.size, view.size_on_disk) - entry.size:
+            result.notes.append(f"{entry.path}: {behind} bytes from {entry.size} on, never acknowledged")
     finally:
         file.close()
+
+
+def _verify_behind_manifest(file: File, view: SegmentView, result: Verification) -> None:
+    """What was written since the last manifest, as the next opening would find it."""
+    entry, end = view.entry, max(view.size_on_disk or 0, view.entry.size)
+    scan = SegmentScan(file, entry.path, position=entry.size, end=end, next_seq=entry.end_seq + 1)
+    torn: DamagedRange | None = None
+    for found in scan:
+        # What no record follows is told apart from damage.
+        torn = found if isinstance(found, DamagedRange) and found.last_seq is None else None
+        if torn is None:
+            _verify_found(found, entry, result)
+    written = scan.position - entry.size
+    result.size += written
+    if written:
+        result.notes.append(f"{entry.path}: {written} bytes from {entry.size} on, written since the last manifest")
+    if torn is not None:
+        what = "being written now, or torn by a crash" if result.owner else "torn by a crash, never acknowledged"
+        result.notes.append(f"{entry.path}: {torn.size} bytes from {torn.position} on, {what}")
 
 
 def _verify_found(found: Record | DamagedRange, entry: Entry, result: Verification) -> None:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
-import sys
 import threading
 from collections.abc import Awaitable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
@@ -16,9 +12,10 @@ import pyarrow as pa
 
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import layout
+from forebay.commitlog.access import not_accessible, take_lock
 from forebay.commitlog.block import DATA_BYTES_MAX, MESSAGES_MAX, NO_TAG, TAG_BYTES, size_max
 from forebay.commitlog.columns import ColumnBatch
-from forebay.commitlog.filesystem import AlreadyLocked, Filesystem, Kind, Lock, RealFilesystem
+from forebay.commitlog.filesystem import Filesystem, Kind, Lock, RealFilesystem
 from forebay.commitlog.group_commit import GroupCommit
 from forebay.commitlog.manifest import ManifestStore
 from forebay.commitlog.plain import PlainRecord
@@ -28,7 +25,7 @@ from forebay.commitlog.runs import RunBatch
 from forebay.commitlog.scan import Record
 from forebay.commitlog.state import LogCounters, LogOptions, LogState, Place
 from forebay.commitlog.writer import Append, LogWriter
-from forebay.errors import BatchRefused, LogClosed, LogLocked, LogNotAccessible
+from forebay.errors import BatchRefused, LogClosed
 from forebay.model.message import MessageBatch, SeqRange
 
 
@@ -172,6 +169,18 @@ class CommitLog:
             except OSError as error:
                 raise not_accessible(self.base, error) from error
 
+    def skip_to(self, seq: int) -> None:
+        """Give the next message at least this seq: the ones before it are known to have been given out already.
+
+        For who knows that the log has lost its end. Durable on return; the gap stays between two segments.
+        """
+        with self._mutex:
+            self._check_open()
+            try:
+                self._writer.skip_to(seq)
+            except OSError as error:
+                raise not_accessible(self.base, error) from error
+
     def close(self) -> None:
         """Record the final state and let go of the directory. Appends that wait are failed, reads may go on."""
         with self._mutex:
@@ -230,27 +239,6 @@ def _checked(count: int, variable_bytes: int, tag: bytes) -> int:
     if len(tag) != TAG_BYTES:
         raise BatchRefused(f"a tag has {TAG_BYTES} bytes, not {len(tag)}")
     return size
-
-
-def take_lock(filesystem: Filesystem, base: Path) -> Lock:
-    """Own the log, or raise `LogLocked` with the name of who does."""
-    program = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    try:
-        return filesystem.lock(
-            base / layout.LOCK, f"process {os.getpid()} ({program}) on {socket.gethostname()} since {since}"
-        )
-    except AlreadyLocked as locked:
-        raise LogLocked(base, locked.owner) from None
-
-
-def not_accessible(base: Path, error: OSError) -> LogNotAccessible:
-    path = Path(os.fsdecode(error.filename)) if error.filename else base
-    return LogNotAccessible(
-        path,
-        f"{error.strerror or error}",
-        remedy=f"The process (user {os.geteuid()}) must be able to read and write everything in {base}",
-    )
 
 
 def _make_base(filesystem: Filesystem, base: Path) -> None:

@@ -7,12 +7,14 @@ mebibyte or so as reading and writing pass by, so that a consumer which comes ba
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from forebay.commitlog.access import not_accessible
 from forebay.commitlog.block import SEQ_MAX, Header
 from forebay.commitlog.columns import BodyRefused, decode
 from forebay.commitlog.filesystem import File, Filesystem
@@ -26,6 +28,8 @@ from forebay.commitlog.state import LogOptions, LogState
 from forebay.errors import DamagedRange, ManifestCorrupted, RangeGone, SegmentDamaged, SegmentMissing
 
 OnDamage = Callable[[DamagedRange], None]
+_NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
+"""What opening a segment says when there is none. Anything else, such as too many open files, is no loss."""
 
 
 class _Span(NamedTuple):
@@ -77,7 +81,7 @@ class LogReader:
     def record(self, first_seq: int, position: int) -> PlainRecord:
         """The record at a place that was told before."""
         state = self._span(first_seq, first_seq).state
-        entry = _entry_of(state, first_seq)
+        entry = self._entry_of(state, first_seq)
         if entry is None:
             raise RangeGone(self._base, first_seq, state.first_seq)
         return self._singles.record(entry, first_seq, position) or self._scanned(entry, first_seq, position)
@@ -93,17 +97,34 @@ class LogReader:
             scan = SegmentScan(
                 file, entry.path, position=position, end=entry.size, next_seq=first_seq, last_seq=entry.end_seq
             )
-            found = next(iter(scan), None)
+            found = next((each for each in scan if isinstance(each, Record) or not each.is_stray), None)
         finally:
             file.close()
         if isinstance(found, DamagedRange):
             raise SegmentDamaged(self._base, found)
         if found is None:
-            raise RangeGone(self._base, first_seq, self._current().first_seq)
+            lost = DamagedRange(entry.path, position, 0, first_seq, entry.end_seq, "the segment ends early")
+            raise SegmentDamaged(self._base, lost)
+        if found.header.is_filler:
+            raise SegmentDamaged(self._base, _damage(found.header, entry.path, "lost before a salvage"))
         try:
             return found.plain()
         except BodyRefused as refused:
-            raise SegmentDamaged(self._base, _damage(found.header, refused)) from None
+            raise SegmentDamaged(self._base, _damage(found.header, entry.path, str(refused))) from None
+
+    def _entry_of(self, state: LogState, seq: int) -> Entry | None:
+        """The segment that holds a message that is kept; None when no message has this seq yet."""
+        if seq >= state.next_seq:
+            return None
+        if seq >= state.start_seq:
+            return state.active_entry()
+        index = state.entries.first_ending_at_or_after(seq)
+        following = state.entries[index] if index < len(state.entries) else state.active_entry()
+        if following.start_seq <= seq:
+            return following
+        first = state.entries[index - 1].end_seq + 1 if index else state.first_seq
+        lost = DamagedRange("no segment", 0, 0, first, following.start_seq - 1, "no segment holds them any more")
+        raise SegmentDamaged(self._base, lost)
 
     def batches_created_between(self, from_us: int, to_us: int, on_damage: OnDamage | None) -> Iterator[pa.RecordBatch]:
         """Messages with `from_us <= created < to_us`, in seq order; segments and records outside are not decoded."""
@@ -144,7 +165,9 @@ class LogReader:
             yield span.state.active_entry()
 
     def _segment_records(self, span: _Span, entry: Entry, on_damage: OnDamage | None) -> Iterator[Record]:
-        file = self._open(entry)
+        file = self._opened(entry, span, on_damage)
+        if file is None:
+            return
         try:
             position, next_seq = self._seek(file, entry, span.from_seq)
             scan = SegmentScan(
@@ -176,17 +199,28 @@ class LogReader:
         finally:
             file.close()
 
+    def _opened(self, entry: Entry, span: _Span, on_damage: OnDamage | None) -> File | None:
+        """The segment's file; None when it is missing and that was told."""
+        try:
+            return self._open(entry)
+        except SegmentMissing as missing:
+            if on_damage is None:
+                raise
+            self._report(missing.damage, span, on_damage)
+            return None
+
     def _seek(self, file: File, entry: Entry, seq: int) -> tuple[int, int]:
         """Where to start scanning for `seq`: a record's position and its first seq."""
         if seq <= entry.start_seq:
             return 0, entry.start_seq
-        next_seq, position = self._marks.before(entry.path, seq) or (entry.start_seq, 0)
+        next_seq, position = start_seq, start = self._marks.before(entry.path, seq) or (entry.start_seq, 0)
         for header in walk_headers(file, position=position, next_seq=next_seq, end=entry.size):
             if header.next_seq > seq:
-                break
+                return position, next_seq
             self._marks.note(entry.path, header.first_seq, header.position)
             position, next_seq = header.position + header.size, header.next_seq
-        return position, next_seq
+        # One of the headers lies. Which one, and where its record ends, only a scan of whole records finds out.
+        return (position, next_seq) if next_seq > entry.end_seq else (start, start_seq)
 
     def _report(self, damage: DamagedRange, span: _Span, on_damage: OnDamage | None) -> None:
         """Tell of damage that took messages which were asked for; stray bytes between records took none."""
@@ -208,7 +242,7 @@ class LogReader:
 
     def _refused(self, record: Record, refused: BodyRefused, on_damage: OnDamage | None) -> None:
         """A record whose CRC is right and whose body is none of ours."""
-        damage = _damage(record.header, refused)
+        damage = _damage(record.header, "a record", str(refused))
         if on_damage is None:
             raise SegmentDamaged(self._base, damage) from None
         on_damage(damage)
@@ -222,9 +256,11 @@ class LogReader:
             first_seq = self._current().first_seq
             if first_seq > entry.end_seq:
                 raise RangeGone(self._base, entry.start_seq, first_seq) from None
-            raise SegmentMissing(
-                self._base, entry.path, f"cannot open the segment: {error.strerror or error}"
-            ) from error
+            if error.errno not in _NO_SUCH_FILE:
+                raise not_accessible(self._base, error) from error
+            fault = f"cannot open the segment: {error.strerror or error}"
+            damage = DamagedRange(entry.path, 0, entry.size, entry.start_seq, entry.end_seq, fault)
+            raise SegmentMissing(self._base, entry.path, fault, damage) from error
 
     def _created_range(self, state: LogState, entry: Entry) -> tuple[int, int]:
         """Smallest and largest creation time in a segment, from its headers; kept for sealed segments."""
@@ -232,7 +268,10 @@ class LogReader:
         if known is not None:
             return known
         low, high, next_seq = SEQ_MAX, 0, entry.start_seq
-        file = self._open(entry)
+        try:
+            file = self._open(entry)
+        except SegmentMissing:
+            return 0, SEQ_MAX  # who reads it is told
         try:
             header: Header
             for header in walk_headers(file, position=0, next_seq=next_seq, end=entry.size):
@@ -248,17 +287,8 @@ class LogReader:
         return low, high
 
 
-def _entry_of(state: LogState, seq: int) -> Entry | None:
-    """The segment that holds a message that is kept; None when no message has this seq yet."""
-    if seq >= state.next_seq:
-        return None
-    if seq >= state.start_seq:
-        return state.active_entry()
-    return state.entries[state.entries.first_ending_at_or_after(seq)]
-
-
-def _damage(header: Header, refused: BodyRefused) -> DamagedRange:
-    return DamagedRange("a record", header.position, header.size, header.first_seq, header.next_seq - 1, str(refused))
+def _damage(header: Header, segment: str, reason: str) -> DamagedRange:
+    return DamagedRange(segment, header.position, header.size, header.first_seq, header.next_seq - 1, reason)
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

@@ -139,14 +139,13 @@ def _make_fresh(filesystem: Filesystem, base: Path, store: ManifestStore, day: s
 
 def _open_active(filesystem: Filesystem, base: Path, manifest: Manifest) -> File:
     status = filesystem.status(base / manifest.path)
-    if status.kind is Kind.ABSENT:
-        raise SegmentMissing(
-            base,
-            manifest.path,
-            f"the active segment is missing, the manifest knows {manifest.msg_count} messages in it",
-        )
     if status.kind is not Kind.FILE:
-        raise SegmentMissing(base, manifest.path, f"the active segment is a {status.kind.value}, not a file")
+        fault = f"the active segment is a {status.kind.value}, not a file"
+        if status.kind is Kind.ABSENT:
+            fault = f"the active segment is missing, the manifest knows {manifest.msg_count} messages in it"
+        first, last = layout.first_seq_of(manifest.path), manifest.next_seq - 1
+        damage = DamagedRange(manifest.path, 0, manifest.write_pos, first, last, fault)
+        raise SegmentMissing(base, manifest.path, fault, damage)
     if status.size < manifest.write_pos:
         raise LogUnopenable(
             base / manifest.path,

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass, field
+import re
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import layout
+from forebay.commitlog.access import not_accessible, take_lock
 from forebay.commitlog.block import CRC_BYTES, HEADER_BYTES, encode_filler
 from forebay.commitlog.filesystem import File, Filesystem, Kind, write_fully
 from forebay.commitlog.inspection import OnProgress, active_entry, require_log
 from forebay.commitlog.layout import POINTER, QUARANTINE, SLOTS
-from forebay.commitlog.log import not_accessible, take_lock
 from forebay.commitlog.manifest import Entries, Entry, Manifest, ManifestStore
 from forebay.commitlog.recovery import quarantine, read_manifest
 from forebay.commitlog.scan import SegmentScan, end_of_data
@@ -32,6 +33,8 @@ from forebay.commitlog.state import LogState
 from forebay.errors import DamagedRange, LogUnopenable, UnsupportedManifestVersion
 
 logger = logging.getLogger(__name__)
+
+_REPORT_NAME = re.compile(r"salvage-[0-9]+\.json")
 
 
 @dataclass(slots=True)
@@ -66,6 +69,32 @@ def salvage(
             lock.release()
     except OSError as error:
         raise not_accessible(base, error) from error
+
+
+def reported_damage(filesystem: Filesystem, base: Path) -> list[DamagedRange]:
+    """What salvages of the log have found lost, for who keeps an index of it. Empty when there was none."""
+    if filesystem.status(base / QUARANTINE).kind is not Kind.DIRECTORY:
+        return []
+    found = []
+    for name in filesystem.list_directory(base / QUARANTINE):
+        if _REPORT_NAME.fullmatch(name):
+            found += _damage_in(filesystem, base / QUARANTINE / name)
+    return found
+
+
+def _damage_in(filesystem: Filesystem, path: Path) -> list[DamagedRange]:
+    file = filesystem.open(path)
+    try:
+        document = json.loads(file.read_at(file.size(), 0))
+        damage = [DamagedRange(**told) for told in document["damage"]]
+        # Where nothing behind the damage told how far it reached, the numbers that were given out do.
+        last_seq = document["next_seq"] - 1
+    except (ValueError, KeyError, TypeError) as error:
+        logger.warning("%s: no report of a salvage: %r", path, error, extra={"action": "log_report_unreadable"})
+        return []
+    finally:
+        file.close()
+    return [replace(each, last_seq=last_seq) if each.last_seq is None else each for each in damage]
 
 
 class _Salvage:

@@ -74,7 +74,9 @@ class SingleReads:
         if found is None:
             return None
         data, offset, header = found
-        if header.first_seq != first_seq or not header.has_crc or not crc_holds(data, offset, header):
+        if header.first_seq != first_seq or header.is_filler or not header.has_crc:
+            return None
+        if not crc_holds(data, offset, header):
             return None
         if 2 * header.size < len(data) or offset % 4:
             # A copy: else the record would keep the whole window in memory, or its integers are not where they should.

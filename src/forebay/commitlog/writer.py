@@ -135,12 +135,20 @@ class LogWriter:
             except OSError as error:
                 raise self._refusal(error, "starting a new segment failed") from error
 
+    def skip_to(self, seq: int) -> None:
+        """Go on with this seq, or where the log is if that is behind it."""
+        if seq > self.state.next_seq:
+            self._roll_to(seq)
+
     def roll(self) -> None:
         """Seal the active segment where it stands and go on in a new one."""
+        self._roll_to(self.state.next_seq)
+
+    def _roll_to(self, next_seq: int) -> None:
         state = self.state
         # A clock that steps back must not reopen an old day: segments stay in the order of their days.
         day = max(layout.day_of(self._clock.now_us()), layout.day_of_path(state.path))
-        path = layout.segment_path(day, state.next_seq)
+        path = layout.segment_path(day, next_seq)
         # Its file is replaced: if that fails halfway, the one that is open may have no name any more.
         self._must_seal = self._must_seal or path == state.path
         file = self._create_segment(path)
@@ -149,7 +157,7 @@ class LogWriter:
             entries=state.entries if is_empty else state.entries.with_entry(state.active_entry()),
             path=path,
             position=0,
-            next_seq=state.next_seq,
+            next_seq=next_seq,
             file_seq=state.file_seq + 1,
         )
         try:

@@ -49,14 +49,25 @@ async def healthz(service: Service, request: Request) -> Answer:
 
 
 async def readyz(service: Service, request: Request) -> Answer:
-    """Recovered and serving; otherwise 503 with the reasons. `degraded`: the store is away, and pushes are buffered."""
+    """Recovered and serving; otherwise 503 with the reasons. `degraded`: the store is away, and pushes are buffered.
+
+    A server that has lost messages to damage serves the others: that is among the reasons of one that is `ready`.
+    """
     reasons = service.reasons_not_to_serve()
     if not reasons and service.intake is None and not await service.store.is_healthy():
         reasons = ["the store does not answer"]
     if service.is_started and not service.is_stopping and service.intake is not None:
         # Pushes are accepted, store or no store: whoever sends requests here must go on doing so.
-        return answered(Ready("degraded" if reasons else "ready", reasons))
-    return answered(Ready("not ready" if reasons else "ready", reasons), 503 if reasons else 200)
+        return answered(Ready("degraded" if reasons else "ready", reasons + _losses(service)))
+    status = 503 if reasons else 200
+    return answered(Ready("not ready" if reasons else "ready", reasons + _losses(service)), status)
+
+
+def _losses(service: Service) -> list[str]:
+    return [
+        f"queue {queue!r}: {count} messages cannot be read any more; see /api/v1/status/lost"
+        for queue, count in sorted(service.lost.items())
+    ]
 
 
 async def health(service: Service, request: Request) -> Answer:
@@ -131,9 +142,16 @@ def _lines(service: Service) -> Iterator[str]:
     yield f"forebay_request_memory_refused_total {memory.refused}"
     yield from _head("forebay_request_memory_slow_total", "counter", "Clients that lost their memory, being slow.")
     yield f"forebay_request_memory_slow_total {memory.slow}"
+    yield from _head("forebay_messages_lost", "gauge", "Messages accepted and not readable any more, by queue.")
+    for queue, count in sorted(service.lost.items()):
+        yield f'forebay_messages_lost{{queue="{_label(queue)}"}} {count}'
     yield from _head("forebay_maintenance", "gauge", "1 while maintenance is on.")
     yield f'forebay_maintenance{{of="push"}} {int(service.is_push_paused)}'
     yield f'forebay_maintenance{{of="pop"}} {int(service.is_pop_paused)}'
+
+
+def _label(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _head(name: str, kind: str, text: str) -> Iterator[str]:

@@ -7,11 +7,13 @@ from msgspec import Struct
 from forebay.api.answers import Pagination, answered, iso
 from forebay.api.exchange import Answer, Request
 from forebay.api.figures import FILTERS, MessageCounts, QueueInfo, chosen, counts_of, info_of, status_of
-from forebay.api.parameters import LIMIT, OFFSET
+from forebay.api.parameters import LIMIT, OFFSET, Name
 from forebay.api.routes.groups import GroupInfo, info_of_group
 from forebay.api.routes.messages import FROM_SEQ, PARTITION, MessageList, browse
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
+
+QUEUE = Name("queue", None, "Only of this queue.")
 
 
 class Throughput(Struct, rename="camel"):
@@ -42,6 +44,25 @@ class QueueStatusList(Struct):
 class QueueStatusDetail(Struct, rename="camel"):
     queue: QueueInfo
     consumer_groups: list[GroupInfo]
+
+
+class LostInfo(Struct, rename="camel"):
+    """Messages of one partition that were accepted and cannot be read any more."""
+
+    queue: str
+    partition: str | None
+    """Null where it is not known: the messages were never indexed."""
+    first_seq: int
+    last_seq: int
+    messages: int
+    """How many those are; other partitions may have seqs between the first and the last."""
+    reason: str
+    found_at: str
+
+
+class LostList(Struct):
+    lost: list[LostInfo]
+    pagination: Pagination
 
 
 def throughput_of(service: Service) -> Throughput:
@@ -80,6 +101,14 @@ async def show_queue_status(service: Service, request: Request) -> Answer:
     return answered(QueueStatusDetail(info_of(status, lags), [info_of_group(lag, now_us) for lag in lags]))
 
 
+async def list_lost(service: Service, request: Request) -> Answer:
+    """What damage has taken, to the seq: queue, partition, seqs, reason. Everything else is delivered and read."""
+    limit, offset, queue = LIMIT.read(request.query), OFFSET.read(request.query), QUEUE.read(request.query)
+    found = [each for each in await service.store.lost_messages() if queue in (None, each.queue)]
+    page = [LostInfo(*each[:-1], iso(each.found_us)) for each in found[offset : offset + limit]]
+    return answered(LostList(page, Pagination(limit, offset, len(found))))
+
+
 async def list_queue_messages(service: Service, request: Request) -> Answer:
     return await browse(service, request, request.path[0])
 
@@ -96,6 +125,16 @@ ROUTES = (
         Scope.READ,
         answers={200: QueueStatusList},
         query=(*FILTERS, LIMIT, OFFSET),
+        problems=(503,),
+    ),
+    Route(
+        "GET",
+        f"{_BASE}/lost",
+        list_lost,
+        "Messages that were accepted and cannot be read any more.",
+        Scope.READ,
+        answers={200: LostList},
+        query=(QUEUE, LIMIT, OFFSET),
         problems=(503,),
     ),
     Route(

@@ -63,6 +63,7 @@ from forebay.broker.delivery.state import (
     encode_state,
     review_us,
     without_gone,
+    without_lost,
 )
 
 __all__ = [
@@ -99,4 +100,5 @@ __all__ = [
     "released",
     "review_us",
     "without_gone",
+    "without_lost",
 ]

@@ -108,6 +108,19 @@ def without_gone(state: DeliveryState, is_kept: Callable[[int], bool]) -> Delive
     return advanced(replace(state, pending=tuple(pending)))
 
 
+def without_lost(state: DeliveryState, is_lost: Callable[[int], bool]) -> DeliveryState:
+    """Forget what was delivered once and cannot be read any more."""
+    pending = [p for p in state.pending if not is_lost(p.seq)]
+    if len(pending) == len(state.pending):
+        return state
+    if not pending:
+        # Everything that was delivered is finished or lost: new messages come behind it.
+        return without_lease(replace(state, cursor_seq=state.last_seen_seq()), ())
+    if not any(p.is_leased for p in pending):
+        return advanced(without_lease(state, pending))
+    return advanced(replace(state, pending=tuple(pending)))
+
+
 def is_early(not_before_us: int, options: QueueOptions, now_us: int) -> bool:
     """Whether it is too early for the next attempt. A time further off than the delay is of a clock set back since."""
     return now_us < not_before_us <= now_us + options.retry_delay_ms * 1000
@@ -123,7 +136,7 @@ def due_us(state: DeliveryState, options: QueueOptions, now_us: int) -> int | No
         return state.lease_until_us
     for pending in state.pending:
         if not pending.is_finished:
-            waits = (state.yielded_us, 0 if pending.is_leased else pending.not_before_us)
+            waits = (state.yielded_us if is_leased else 0, 0 if pending.is_leased else pending.not_before_us)
             due = max([wait for wait in waits if is_early(wait, options, now_us)], default=now_us)
             return min(due, state.lease_until_us) if is_leased else due
     return None

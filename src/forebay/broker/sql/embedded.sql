@@ -31,8 +31,22 @@ CREATE TABLE IF NOT EXISTS blocks (
     count        INTEGER NOT NULL,
     before       INTEGER NOT NULL,                 -- messages of the partition in front of these
     record_seq   INTEGER NOT NULL,                 -- the record's own first seq, and where it stands in its segment
-    position     INTEGER NOT NULL,
+    position     INTEGER NOT NULL,                 -- -1: the record cannot be read any more
     PRIMARY KEY (partition_id, first_seq)
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS lost_blocks ON blocks (partition_id, first_seq) WHERE position < 0;
+
+-- Messages that were accepted and cannot be read any more: per partition what a damaged or missing record held of it.
+CREATE TABLE IF NOT EXISTS lost_messages (
+    queue_id     INTEGER NOT NULL,
+    first_seq    INTEGER NOT NULL,
+    partition_id INTEGER NOT NULL,                 -- 0: not known, the messages were never indexed
+    last_seq     INTEGER NOT NULL,
+    messages     INTEGER NOT NULL,
+    reason       TEXT NOT NULL,
+    found_us     INTEGER NOT NULL,
+    PRIMARY KEY (queue_id, first_seq, partition_id)
 ) WITHOUT ROWID;
 
 -- Ids that producers gave, for as long as their message is kept.

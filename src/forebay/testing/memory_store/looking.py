@@ -7,7 +7,7 @@ from collections import Counter
 from forebay.broker import delivery
 from forebay.broker.delivery import DeadLetter
 from forebay.broker.messages import ANSWER_BYTES_MAX, Message, count_within
-from forebay.broker.overview import PartitionStatus, QueueStatus, TraceEvent
+from forebay.broker.overview import LostMessages, PartitionStatus, QueueStatus, TraceEvent
 from forebay.model.queue import DEFAULT_GROUP, Queue
 from forebay.testing.memory_store.contents import SECOND_US, Contents, StoredQueue
 
@@ -16,6 +16,9 @@ class Looking(Contents):
     async def queue(self, name: str) -> Queue | None:
         found = self._queues.get(name)
         return found.info if found else None
+
+    async def lost_messages(self) -> list[LostMessages]:
+        return []
 
     async def queues(self, name: str | None = None) -> list[QueueStatus]:
         return [self._status(queue) for own_name, queue in sorted(self._queues.items()) if name in (None, own_name)]

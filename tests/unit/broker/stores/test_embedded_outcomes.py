@@ -19,7 +19,7 @@ from forebay.broker.stores.embedded import arrivals as arrivals_module
 from forebay.broker.stores.embedded.database import CommitFailed, Database
 from forebay.broker.stores.embedded.engine import BROKEN_MAX
 from forebay.commitlog.filesystem import RealFilesystem
-from forebay.errors import DiskFull, RangeGone, StoreUnavailable, Transient
+from forebay.errors import DiskFull, RangeGone, StoreUnavailable, TooManyOpenFiles, Transient
 from forebay.model.queue import QueueOptions
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, Operation, Plan, nth
 
@@ -63,7 +63,7 @@ def directories(base: Path) -> list[str]:
 # --- queues that cannot be made ---
 
 
-@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, DiskFull), (errno.EMFILE, StoreUnavailable)])
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, DiskFull), (errno.EMFILE, TooManyOpenFiles)])
 async def test_push_that_needs_a_queue_fails_alone(
     store: EmbeddedStore, disk: FaultyFilesystem, tmp_path: Path, number: int, kind: type[Transient]
 ) -> None:
@@ -87,7 +87,7 @@ async def test_directory_that_cannot_be_removed_at_once_is_removed_later(
     disk.plan = nth("write", 1, Fail(errno.EMFILE), path_ends="manifest.1")
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "rmtree", lambda path, ignore_errors: None)
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(TooManyOpenFiles):
             await push(store, "x", queue="new")
     assert directories(tmp_path) == ["1", "2"]
     await take(store)

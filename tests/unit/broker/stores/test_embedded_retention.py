@@ -82,9 +82,9 @@ async def test_retention_of_what_is_finished_reads_no_backlog(
     log = store._engine.queues.by_name["orders"].log
     read_records = log.read_records
 
-    def noted(from_seq: int, to_seq: int | None = None) -> Iterator[Any]:
+    def noted(from_seq: int, to_seq: int | None = None, **more: Any) -> Iterator[Any]:
         read_from.append(from_seq)
-        return read_records(from_seq, to_seq)
+        return read_records(from_seq, to_seq, **more)
 
     monkeypatch.setattr(log, "read_records", noted)
     assert await store.apply_retention() == 0

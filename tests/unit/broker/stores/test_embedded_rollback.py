@@ -161,7 +161,7 @@ async def test_segments_that_are_gone_cost_their_messages_and_nothing_else(
     store._engine.queues.by_name["orders"].log.truncate_before(900)
     await store.close()
     store = await opened(tmp_path, clock)
-    assert "are not in its log any more" in caplog.text
+    assert "are not in the log any more" in caplog.text
     [first, *_] = found = await store.read("orders", 1, 10_000)
     assert 1 < first.seq <= 900
     assert ids(await take(store, 10_000)) == ids(found)

@@ -11,20 +11,27 @@ WITH behind AS (
         (:queue_id IS NULL OR g.queue_id = :queue_id)
         AND p.last_seq > max(coalesce(s.cursor_seq, g.start_seq), p.floor_seq)
 ), placed AS (
-    SELECT behind.*, b.last_seq > behind.seq AS is_cut,
+    SELECT behind.*, b.last_seq > behind.seq AND b.position >= 0 AS is_cut,
         coalesce(
             b.before + b.count,
             (SELECT f.before FROM blocks f WHERE f.partition_id = behind.partition_id ORDER BY f.first_seq LIMIT 1),
             0
         ) AS upto,
-        (SELECT min(n.first_seq) FROM blocks n WHERE n.partition_id = behind.partition_id AND n.first_seq > behind.seq)
-            AS next_seq
+        coalesce((
+            SELECT sum(t.count) FROM blocks t
+            WHERE t.partition_id = behind.partition_id AND t.position < 0 AND t.first_seq > behind.seq
+        ), 0) AS lost,
+        (
+            SELECT n.first_seq FROM blocks n
+            WHERE n.partition_id = behind.partition_id AND n.first_seq > behind.seq AND n.position >= 0
+            ORDER BY n.first_seq LIMIT 1
+        ) AS next_seq
     FROM behind
     LEFT JOIN blocks b ON b.partition_id = behind.partition_id AND b.first_seq = (
         SELECT max(l.first_seq) FROM blocks l WHERE l.partition_id = behind.partition_id AND l.first_seq <= behind.seq
     )
 ), counted AS (
-    SELECT group_id, partition_id, pushed - upto AS messages, next_seq, is_odd OR coalesce(is_cut, 0) AS is_special
+    SELECT group_id, partition_id, pushed - upto - lost AS messages, next_seq, is_odd OR coalesce(is_cut, 0) AS is_special
     FROM placed
 )
 SELECT group_id,

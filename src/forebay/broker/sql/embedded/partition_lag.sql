@@ -1,6 +1,6 @@
 -- Where one group stands in one partition, and the record that its cursor stands in or behind.
 SELECT p.name, p.pushed, p.floor_seq, max(coalesce(s.cursor_seq, g.start_seq), p.floor_seq) AS seq, s.state,
-    b.first_seq, b.last_seq, b.count, b.before, b.record_seq
+    b.first_seq, b.last_seq, b.count, b.before, b.record_seq, b.position
 FROM groups g
 JOIN partitions p ON p.id = :partition_id
 LEFT JOIN states s ON s.group_id = g.id AND s.partition_id = p.id

@@ -24,8 +24,12 @@ updates, and the cost of a commit is shared.
 
 A queue that a push, or the first pop of a group for new messages, makes is synced with it.
 
-Segments that retention makes useless are removed after the synced commit that says so. If some are gone that SQLite
-still counts on, opening gives their messages up, with a warning, and what is behind them is delivered.
+Segments that retention makes useless are removed after the synced commit that says so.
+
+**What cannot be read any more** (a record that rotted, a segment that is gone, a log that has lost its end) costs its
+messages and nothing else: whatever meets it notes it as lost and goes on behind it (`losses`). Opening compares index
+and logs (`reconciling`); a log whose end is missing goes on behind the last seq that was ever given out. What is
+lost is told in the server's log, its metrics, `/readyz`, `/api/v1/status/lost` and `forebay audit`, to the seq.
 
 **A cycle that cannot be committed** happened to nobody: everybody in it is told so, and memory is made again from the
 database, at once or before the next cycle. What it appended to the logs may count later: its push was told that its

@@ -10,6 +10,7 @@ from forebay.broker.delivery import Answered, DeadLetter, DeliveryState
 from forebay.broker.messages import Acknowledged, Acknowledgement, Completed, Message, judged_together
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.fetching import RecordLost
 from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, Partition
 from forebay.broker.stores.embedded.lease_rows import FreshLease
 from forebay.broker.stores.embedded.popping import Popper
@@ -56,7 +57,10 @@ class Answering:
         )
         if state is not before:
             if dead:
-                known = self._popper.fetcher.by_seq(queue, partition, [letter.seq for letter in dead])
+                try:
+                    known = self._popper.fetcher.by_seq(queue, partition, [letter.seq for letter in dead])
+                except RecordLost:
+                    return self._answer(wire_id, group_name, lease, answers)
                 self._popper.bury(queue, partition.partition_id, group_name, dead, known)
             self.change(queue, group, partition, state)
         return list(map(Acknowledged, answered, repeat(queue.info.name), repeat(partition.name)))

@@ -13,8 +13,11 @@ from typing import Any
 from forebay.commitlog.filesystem import FILE_MODE
 from forebay.errors import Permanent
 
-VERSION = 3
-"""2: messages can be deleted one by one, and a Forebay that knows 1 would deliver them. 3: leases are kept in short."""
+VERSION = 4
+"""2: messages can be deleted one by one, and a Forebay that knows 1 would deliver them. 3: leases are kept in short.
+
+4: records can be marked as lost, and a Forebay that knows 3 would look for them.
+"""
 _CACHE_KIB = 65_536
 
 

@@ -17,15 +17,18 @@ from forebay.broker.push_run import QUEUED
 from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.answering import Answering
 from forebay.broker.stores.embedded.committing import StageCommitter
+from forebay.broker.stores.embedded.data_directory import DATABASE_FILE, QUEUES
 from forebay.broker.stores.embedded.database import CommitFailed, Database
 from forebay.broker.stores.embedded.figures import CountedQueue
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.letters import DeadLetters
+from forebay.broker.stores.embedded.losses import Losses
 from forebay.broker.stores.embedded.overview import Overview
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.pushing import PushBroken, Pusher, Request
 from forebay.broker.stores.embedded.queues import Queues
 from forebay.broker.stores.embedded.reading import ReadableQueue
+from forebay.broker.stores.embedded.reconciling import Reconciler
 from forebay.broker.stores.embedded.records import RecordCache
 from forebay.broker.stores.embedded.retention import Retention
 from forebay.broker.stores.embedded.staging import Stages
@@ -34,11 +37,9 @@ from forebay.broker.stores.embedded.transactions import Transactions
 from forebay.broker.stores.embedded.work_line import Work
 from forebay.clock import Clock
 from forebay.commitlog import LogOptions
+from forebay.commitlog.access import not_accessible, take_lock
 from forebay.commitlog.filesystem import FOLDER_MODE, Filesystem, Lock
-from forebay.commitlog.log import not_accessible, take_lock
-from forebay.errors import ForebayError, InvariantBroken, StoreUnavailable
-
-DATABASE_FILE = "store.sqlite"
+from forebay.errors import DamagedRange, ForebayError, InvariantBroken, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Engine:
         try:
             directory.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
             self._lock: Lock = take_lock(filesystem, directory)
-            (directory / "queues").mkdir(FOLDER_MODE, exist_ok=True)
+            (directory / QUEUES).mkdir(FOLDER_MODE, exist_ok=True)
             self.database = Database(directory / DATABASE_FILE)
         except OSError as error:
             raise not_accessible(directory, error) from error
@@ -74,7 +75,8 @@ class Engine:
         self._is_memory_doubtful = False
         self.queues = Queues(self.database, directory, options, clock, filesystem)
         self._cache = RecordCache()
-        self._index = MessageIndex(self.database, self.queues, self._cache)
+        self.losses = Losses(self.database, self.queues, self._cache, clock)
+        self._index = MessageIndex(self.database, self.queues, self._cache, self.losses)
         self.letters = DeadLetters(self.database, self.queues, clock)
         self.popper = Popper(self.database, self.queues, self._index, self.letters, clock)
         self.answering = Answering(self.database, self.queues, self.popper, clock)
@@ -90,8 +92,8 @@ class Engine:
         )
         self.stages.sweep()
         self.queues.load()
+        Reconciler(self.database, self.queues, self.losses, filesystem).reconcile()
         with self.database.transaction(synced=False):
-            self.retention.give_up_what_is_lost()
             self.recovered_messages = self._index.catch_up()
 
     def close(self) -> None:
@@ -245,6 +247,13 @@ class Engine:
         if name in self.queues.by_name:
             self._index.tags.forget(self.queues.by_name[name])
         return self.overview.delete(name)
+
+    def note_damage(self, queue_id: int, damage: Sequence[DamagedRange]) -> None:
+        """What a reader beside the store's thread could not read."""
+        queue = self.queues.by_id.get(queue_id)
+        if queue is not None:
+            for found in damage:
+                self.losses.note(queue, found)
 
     def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
         moved = self.overview.seek(group, self.queues.existing(queue), partition, target)

@@ -20,6 +20,10 @@ _BLOCKS_AT_FIRST = 4
 _BLOCKS_AT_ONCE = 64
 
 
+class RecordLost(Exception):
+    """A message that was delivered cannot be read any more. It is noted as lost: look at the state again."""
+
+
 class Fetcher:
     def __init__(self, index: MessageIndex, clock: Clock) -> None:
         self._index = index
@@ -52,6 +56,8 @@ class Fetcher:
                 break
             for block in blocks:
                 record = self._index.record(queue, block)
+                if record is None:
+                    continue
                 places = record.places(partition.name, block.first_seq, block.last_seq, block.messages)
                 places = places[bisect_right(places, seq - record.first_seq) :]
                 if gone:
@@ -72,11 +78,13 @@ class Fetcher:
         return found, 0
 
     def by_seq(self, queue: OpenQueue, partition: Partition, seqs: Sequence[int]) -> dict[int, Message]:
-        """Messages of the partition as they are kept."""
+        """Messages of the partition as they are kept. Raises `RecordLost` when one of them is not."""
         found = {}
         for seq in seqs:
             (block,) = self._index.blocks_after(partition.partition_id, seq - 1, 1)
             record = self._index.record(queue, block)
+            if record is None:
+                raise RecordLost
             found[seq] = message_of(queue, partition.partition_id, record, seq - record.first_seq)
         return found
 
@@ -91,7 +99,8 @@ def message_of(queue: OpenQueue, partition_id: int, record: StoredRecord, place:
 
 def seq_before(queue: OpenQueue, time_us: int, from_seq: int = 1, to_seq: int | None = None) -> int:
     """The last message that is older than everything created at `time_us` or later, of those between the two seqs."""
-    for record in queue.log.read_records(max(from_seq, queue.log.first_seq), to_seq):
+    # What is damaged has no time any more. It is noted by whoever wants its messages.
+    for record in queue.log.read_records(max(from_seq, queue.log.first_seq), to_seq, on_damage=lambda damage: None):
         if record.header.created_max_us >= time_us:
             created = record.plain().created_us()
             place = next(place for place, created_us in enumerate(created) if created_us >= time_us)

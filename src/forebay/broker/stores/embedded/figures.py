@@ -72,13 +72,13 @@ class Figures:
 
     def queues(self) -> list[QueueStatus]:
         sums = {row[0]: row[1:] for row in self._all("figures_queues")}
-        dead = dict(self._all("figures_dead_letters"))
+        dead, lost = dict(self._all("figures_dead_letters")), dict(self._all("figures_lost"))
         return [
-            self._status(queue, sums.get(number, (0, 0, 0, 0, 0)), dead.get(number, 0))
+            self._status(queue, sums.get(number, (0, 0, 0, 0, 0)), dead.get(number, 0), lost.get(number, 0))
             for number, queue in self._queues.items()
         ]
 
-    def _status(self, queue: CountedQueue, sums: tuple[int, ...], dead: int) -> QueueStatus:
+    def _status(self, queue: CountedQueue, sums: tuple[int, ...], dead: int, lost: int) -> QueueStatus:
         count, pushed, removed, newest_us, size = sums
         next_seq = queue.place.next_seq
         first_seq = next_seq
@@ -97,6 +97,7 @@ class Figures:
             dead_letters=dead,
             oldest_us=_created_us(queue, first_seq) if has_messages else 0,
             newest_us=newest_us if has_messages else 0,
+            lost=lost,
         )
 
     # --- groups ---

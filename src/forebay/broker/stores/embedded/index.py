@@ -7,14 +7,20 @@ is settled, except for ids (`given_ids`), which are found from the moment they a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.given_ids import GivenIds
 from forebay.broker.stores.embedded.index_tail import IndexTail, Share, shares_of, spans_of
+from forebay.broker.stores.embedded.losses import Losses
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.broker.stores.embedded.tags import CommittedTags
+from forebay.commitlog.reader import OnDamage
+from forebay.commitlog.scan import Record
+from forebay.errors import DamagedRange, SegmentDamaged, SegmentMissing
 
 
 class Block(NamedTuple):
@@ -38,22 +44,24 @@ class Partition(NamedTuple):
     floor_seq: int
     pushed: int
     has_deleted: bool
-    """Whether single messages above the floor were deleted."""
+    """Whether single messages above the floor were deleted, or are lost."""
     queue_id: int
 
 
 PARTITION_COLUMNS = (
     "p.id, p.name, p.last_seq, p.newest_us, p.floor_seq, p.pushed, "
-    "EXISTS (SELECT 1 FROM deleted_messages WHERE partition_id = p.id), p.queue_id"
+    "EXISTS (SELECT 1 FROM deleted_messages WHERE partition_id = p.id) "
+    "OR EXISTS (SELECT 1 FROM blocks WHERE partition_id = p.id AND position < 0), p.queue_id"
 )
 """A `Partition`, column by column; `p` is the row of `partitions`."""
 
 
 class MessageIndex:
-    def __init__(self, database: Database, queues: Queues, cache: RecordCache) -> None:
+    def __init__(self, database: Database, queues: Queues, cache: RecordCache, losses: Losses) -> None:
         self._database = database
         self._queues = queues
         self._cache = cache
+        self._losses = losses
         self._tail = IndexTail()
         self.ids = GivenIds(database)
         self.tags = CommittedTags(database)
@@ -110,24 +118,50 @@ class MessageIndex:
         self._database.do("UPDATE queues SET indexed_seq = ? WHERE id = ?", (seq, queue_id))
 
     def blocks_after(self, partition_id: int, seq: int, limit: int) -> list[Block]:
-        """The partition's records that hold messages behind `seq`, in order."""
+        """The partition's records that hold messages behind `seq`, in order, without those that are lost."""
         rows = self._database.all(
             "SELECT first_seq, last_seq, count, before, record_seq, position FROM blocks "
             "WHERE partition_id = ?1 AND first_seq >= coalesce((SELECT max(first_seq) FROM blocks "
-            "WHERE partition_id = ?1 AND first_seq <= ?2), 0) ORDER BY first_seq LIMIT ?3",
+            "WHERE partition_id = ?1 AND first_seq <= ?2), 0) AND position >= 0 ORDER BY first_seq LIMIT ?3",
             (partition_id, seq + 1, limit + 1),
         )
         return [block for row in rows if (block := Block(*row)).last_seq > seq][:limit]
 
-    def record(self, queue: OpenQueue, block: Block) -> StoredRecord:
-        return self._cache.get(queue.queue_id, queue.log, block.record_seq, block.position)
+    def record(self, queue: OpenQueue, block: Block) -> StoredRecord | None:
+        """The record that holds it; None when it cannot be read, which is noted then."""
+        try:
+            return self._cache.get(queue.queue_id, queue.log, block.record_seq, block.position)
+        except (SegmentDamaged, SegmentMissing) as damaged:
+            lost, last_seq = damaged.damage, damaged.damage.last_seq
+            # Whatever the damage is taken to be, the record that was wanted is part of it.
+            first_seq, last_seq = min(lost.first_seq, block.record_seq), max(last_seq or 0, block.last_seq)
+            self._losses.note(queue, replace(lost, first_seq=first_seq, last_seq=last_seq))
+            return None
+
+    def on_damage(self, queue: OpenQueue) -> OnDamage:
+        """For who reads the queue's log by itself: notes what cannot be read."""
+        return partial(self._losses.note, queue)
+
+    def lost_ranges(self, partition_id: int, seq: int) -> list[tuple[int, int]]:
+        """First and last seq of the partition's records that are lost, of those that reach behind `seq`."""
+        return self._database.all(
+            "SELECT first_seq, last_seq FROM blocks WHERE partition_id = ? AND position < 0 AND last_seq > ?",
+            (partition_id, seq),
+        )
 
     def used_up(self, queue: OpenQueue, record: StoredRecord) -> None:
         """All messages of the record were fetched."""
         self._cache.retire(queue.queue_id, record)
 
     def count_upto(self, queue: OpenQueue, partition_id: int, name: str, seq: int) -> int:
-        """How many messages the partition ever had up to `seq`."""
+        """How many messages the partition ever had up to `seq`, and behind it those that are lost."""
+        (lost,) = self._database.one(
+            "SELECT coalesce(sum(count), 0) FROM blocks WHERE partition_id = ? AND position < 0 AND first_seq > ?",
+            (partition_id, seq),
+        )
+        return int(lost) + self._count_upto(queue, partition_id, name, seq)
+
+    def _count_upto(self, queue: OpenQueue, partition_id: int, name: str, seq: int) -> int:
         row = self._database.one(
             "SELECT first_seq, last_seq, count, before, record_seq, position FROM blocks "
             "WHERE partition_id = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1",
@@ -139,9 +173,10 @@ class MessageIndex:
             )
             return found[0] if found else 0
         block = Block(*row)
-        if block.last_seq <= seq:
-            return block.before + block.messages
-        places = self.record(queue, block).places(name, block.first_seq, block.last_seq, block.messages)
+        record = self.record(queue, block) if seq < block.last_seq and block.position >= 0 else None
+        if record is None:
+            return block.before + block.messages  # those of a record that is lost are all gone
+        places = record.places(name, block.first_seq, block.last_seq, block.messages)
         return block.before + sum(block.record_seq + place <= seq for place in places)
 
     def catch_up(self) -> int:
@@ -149,27 +184,42 @@ class MessageIndex:
         return sum(self._catch_up(queue) for queue in self._queues.by_id.values())
 
     def _catch_up(self, queue: OpenQueue) -> int:
-        row = self._database.one("SELECT indexed_seq FROM queues WHERE id = ?", (queue.queue_id,))
-        start = max(row[0] + 1, queue.log.first_seq)
-        found = 0
-        for record in queue.log.read_records(start):
+        (indexed_seq,) = self._database.one("SELECT indexed_seq FROM queues WHERE id = ?", (queue.queue_id,))
+        expected, found = max(indexed_seq + 1, queue.log.first_seq), 0
+        damage: list[DamagedRange] = []
+        for record in queue.log.read_records(expected, on_damage=damage.append):
             header = record.header
-            stored = StoredRecord(record.plain())
-            if not self.tags.counts(stored.tag):
-                self._mark_indexed(queue.queue_id, header.next_seq - 1)
-                continue
-            partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
-            shares = shares_of(header.first_seq, spans_of(partition_ids, stored.payload_sizes()))
-            self.add(queue, header.first_seq, header.position, shares, header.created_max_us)
-            # Minted ids too: nobody was told that these messages are stored, so they may come again, buffered.
-            self.ids.add(
-                [
-                    (partition_id, stored.ids[place], header.first_seq + place)
-                    for place, partition_id in enumerate(partition_ids)
-                ]
-            )
-            found += stored.count
+            self._pass_lost(queue, expected, header.first_seq, damage)
+            found += self._index_record(queue, record)
+            expected = header.next_seq
+        self._pass_lost(queue, expected, queue.log.next_seq, damage)
         return found
+
+    def _index_record(self, queue: OpenQueue, record: Record) -> int:
+        header = record.header
+        stored = StoredRecord(record.plain())
+        if not self.tags.counts(stored.tag):
+            self._mark_indexed(queue.queue_id, header.next_seq - 1)
+            return 0
+        partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
+        shares = shares_of(header.first_seq, spans_of(partition_ids, stored.payload_sizes()))
+        self.add(queue, header.first_seq, header.position, shares, header.created_max_us)
+        # Minted ids too: nobody was told that these messages are stored, so they may come again, buffered.
+        self.ids.add(
+            [
+                (partition_id, stored.ids[place], header.first_seq + place)
+                for place, partition_id in enumerate(partition_ids)
+            ]
+        )
+        return stored.count
+
+    def _pass_lost(self, queue: OpenQueue, expected: int, found: int, damage: list[DamagedRange]) -> None:
+        """Note that no record holds the messages from `expected` to before `found`, and go on behind them."""
+        if expected < found:
+            reason = damage[-1].reason if damage else "no record holds them"
+            self._losses.note_unindexed(queue, expected, found - 1, reason)
+            self._mark_indexed(queue.queue_id, found - 1)
+        damage.clear()
 
 
 def _make_ready(queue: OpenQueue, partition_ids: Iterable[int]) -> None:

@@ -68,6 +68,7 @@ class Overview:
             f"DELETE FROM deleted_messages WHERE partition_id {mine}",
             f"DELETE FROM states WHERE partition_id {mine}",
             "DELETE FROM dead_letters WHERE queue_id = ?",
+            "DELETE FROM lost_messages WHERE queue_id = ?",
             "DELETE FROM groups WHERE queue_id = ?",
             "DELETE FROM partitions WHERE queue_id = ?",
             "DELETE FROM queues WHERE id = ?",
@@ -103,7 +104,8 @@ class Overview:
                 (queue.queue_id,),
             )
         }
-        for record in queue.log.read_records(max(from_seq, queue.log.first_seq)):
+        records = queue.log.read_records(max(from_seq, queue.log.first_seq), on_damage=self._index.on_damage(queue))
+        for record in records:
             stored = StoredRecord(record.plain())
             if not self._index.tags.counts(stored.tag):
                 continue
@@ -118,6 +120,8 @@ class Overview:
         while blocks := self._index.blocks_after(partition.partition_id, seq, _BLOCKS_AT_ONCE):
             for block in blocks:
                 record = self._index.record(queue, block)
+                if record is None:
+                    continue
                 for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
                     if record.first_seq + place > seq and record.first_seq + place not in deleted:
                         yield message_of(queue, partition.partition_id, record, place)
@@ -130,7 +134,8 @@ class Overview:
         queue, number = found
         partition = self._popper.states.partition(number)
         for seq in self._index.ids.seqs({number: [transaction_id]}).values():
-            return next(self._walk_partition(queue, partition, seq), None)
+            found_message = next(self._walk_partition(queue, partition, seq), None)
+            return found_message if found_message is not None and found_message.seq == seq else None
         # A minted id is in no index: whoever asks for one by hand waits for the partition to be read.
         return self._searched(queue, partition, transaction_id)
 
@@ -141,7 +146,7 @@ class Overview:
         while blocks := self._index.blocks_after(partition.partition_id, seq, _BLOCKS_AT_ONCE):
             for block in blocks:
                 record = self._index.record(queue, block)
-                if transaction_id in record.ids:
+                if record is not None and transaction_id in record.ids:
                     for place in record.places(partition.name, block.first_seq, block.last_seq, block.messages):
                         found = record.first_seq + place
                         if record.ids[place] == transaction_id and found > partition.floor_seq and found not in deleted:

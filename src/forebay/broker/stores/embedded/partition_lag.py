@@ -41,6 +41,16 @@ class _UnderWay(NamedTuple):
     leased: frozenset[int]
 
 
+class _Lost(NamedTuple):
+    """Messages behind the cursor whose records cannot be read any more."""
+
+    ranges: list[tuple[int, int]]
+    messages: int
+
+    def holds(self, seq: int) -> bool:
+        return any(first <= seq <= last for first, last in self.ranges)
+
+
 class PartitionLag:
     def __init__(self, database: sqlite3.Connection, now_us: int) -> None:
         self._database = database
@@ -53,12 +63,23 @@ class PartitionLag:
             "SELECT seq FROM deleted_messages WHERE partition_id = ? AND seq > ?", (partition_id, seq)
         )
         deleted = frozenset(found for (found,) in rows)
-        under_way = self._under_way(state, lambda found: found > floor_seq and found not in deleted)
-        gone = {found for found in under_way.finished | deleted if found > seq}
-        left = pushed - self._upto(log, name, partition_id, seq, *block) - len(gone)
+        lost = self._lost(partition_id, seq)
+        under_way = self._under_way(
+            state, lambda found: found > floor_seq and found not in deleted and not lost.holds(found)
+        )
+        gone = {found for found in under_way.finished | deleted if found > seq and not lost.holds(found)}
+        left = pushed - self._upto(log, name, partition_id, seq, *block) - lost.messages - len(gone)
         if left <= 0:
             return Lag(0, 0, None, len(under_way.leased))
         return Lag(left, 1, self._next_seq(partition_id, seq, gone), len(under_way.leased))
+
+    def _lost(self, partition_id: int, seq: int) -> _Lost:
+        rows = self._database.execute(
+            "SELECT first_seq, last_seq, CASE WHEN first_seq > ?2 THEN count ELSE 0 END FROM blocks "
+            "WHERE partition_id = ?1 AND position < 0 AND last_seq > ?2",
+            (partition_id, seq),
+        ).fetchall()
+        return _Lost([(first, last) for first, last, _ in rows], sum(count for _, _, count in rows))
 
     def _under_way(self, state: bytes | None, is_kept: Callable[[int], bool]) -> _UnderWay:
         if state is None:
@@ -84,13 +105,14 @@ class PartitionLag:
         count: int,
         before: int,
         record_seq: int,
+        position: int,
     ) -> int:
         """How many messages the partition ever had up to `seq`."""
         if first_seq is None:
             statement = "SELECT before FROM blocks WHERE partition_id = ? ORDER BY first_seq LIMIT 1"
             row = self._database.execute(statement, (partition_id,)).fetchone()
             return int(row[0]) if row else 0
-        if last_seq <= seq:
+        if last_seq <= seq or position < 0:
             return before + count
         try:
             record = next(iter(log.read_records(record_seq, record_seq)))
@@ -104,9 +126,9 @@ class PartitionLag:
         while seq + 1 in gone:
             seq += 1
         row = self._database.execute(
-            "SELECT max(first_seq, ?2 + 1) FROM blocks WHERE partition_id = ?1 AND last_seq > ?2 AND first_seq >= "
-            "coalesce((SELECT max(first_seq) FROM blocks WHERE partition_id = ?1 AND first_seq <= ?2 + 1), 0) "
-            "ORDER BY first_seq LIMIT 1",
+            "SELECT max(first_seq, ?2 + 1) FROM blocks WHERE partition_id = ?1 AND last_seq > ?2 AND position >= 0 "
+            "AND first_seq >= coalesce((SELECT max(first_seq) FROM blocks WHERE partition_id = ?1 "
+            "AND first_seq <= ?2 + 1), 0) ORDER BY first_seq LIMIT 1",
             (partition_id, seq),
         ).fetchone()
         return int(row[0]) if row else seq + 1

@@ -13,7 +13,7 @@ from forebay.broker.message_columns import MessageColumns, columns_of
 from forebay.broker.messages import Message, Popped, PopRequest, count_within
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
-from forebay.broker.stores.embedded.fetching import Fetcher, seq_before
+from forebay.broker.stores.embedded.fetching import Fetcher, RecordLost, seq_before
 from forebay.broker.stores.embedded.index import MessageIndex, Partition
 from forebay.broker.stores.embedded.letters import DeadLetters
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
@@ -40,7 +40,7 @@ class Popper:
         self._database = database
         self._queues = queues
         self.fetcher = Fetcher(index, clock)
-        self.states = States(database, queues, self.fetcher)
+        self.states = States(database, queues, index, self.fetcher)
         self._letters = letters
         self._clock = clock
         self._is_cut_short = False
@@ -153,14 +153,14 @@ class Popper:
     ) -> MessageColumns | None:
         """What the partition has for the group now, claimed; None when that is nothing."""
         options, now_us, ready = queue.info.options, self._clock.now_us(), self.ready(queue, group)
-        found = self.states.partition_and_state(group, partition_id)
-        if found is None:
-            raise InvariantBroken(f"partition {partition_id} of queue {queue.info.name!r} is ready and has no row")
-        partition, state = found
+        partition, state = self._state_of(queue, group, partition_id)
         if self._is_left_alone(ready, partition, state, options, now_us):
             return None
         if options.ttl_seconds:
-            state = self._without_expired(queue, partition, state, now_us)
+            try:
+                state = self._without_expired(queue, partition, state, now_us)
+            except RecordLost:
+                partition, state = self._state_of(queue, group, partition_id)
         reach, buried = request.batch, 0
         while True:
             seq = max(state.last_seen_seq(), partition.floor_seq)
@@ -182,7 +182,11 @@ class Popper:
                 self.states.save_encoded(group, partition_id, short, lease_rows.encode(short))
                 ready.put_to_sleep(partition_id, short.until_us)
                 return fresh
-            taken, known = self._decided(queue, partition, state, fresh, request, lease_id, now_us)
+            try:
+                taken, known = self._decided(queue, partition, state, fresh, request, lease_id, now_us)
+            except RecordLost:
+                partition, state = self._state_of(queue, group, partition_id)
+                continue
             if taken is None:
                 self.rest(ready, partition, state, due_us)
                 return None
@@ -216,6 +220,12 @@ class Popper:
         options = queue.info.options
         expired = {s for s, message in found.items() if delivery.is_expired(now_us - message.created_us, options)}
         return delivery.without_gone(state, lambda seq: seq not in expired) if expired else state
+
+    def _state_of(self, queue: OpenQueue, group: Group, partition_id: int) -> tuple[Partition, DeliveryState]:
+        found = self.states.partition_and_state(group, partition_id)
+        if found is None:
+            raise InvariantBroken(f"partition {partition_id} of queue {queue.info.name!r} is ready and has no row")
+        return found
 
     def _is_left_alone(
         self, ready: ReadyList, partition: Partition, state: DeliveryState, options: QueueOptions, now_us: int

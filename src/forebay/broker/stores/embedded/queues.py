@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from forebay.broker.stores.embedded.data_directory import QUEUES
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.ready import ReadyList
 from forebay.clock import Clock
@@ -78,7 +79,7 @@ class Queues:
         """Open every queue that the database knows."""
         self._read()
         row = self._database.one("SELECT seq FROM sqlite_sequence WHERE name = 'queues'")
-        names = self._filesystem.list_directory(self._directory / "queues")
+        names = self._filesystem.list_directory(self._directory / QUEUES)
         numbers = {int(name) for name in names if name.isdecimal()}
         self._last_number = max([0, *numbers, *(row or ())])
         strangers = sorted(numbers - self.by_id.keys())
@@ -90,7 +91,7 @@ class Queues:
             # Of a queue that was being removed when the process was killed; or of another database.
             logger.warning(
                 "%s: logs of no queue that the database knows: %s; they are left alone",
-                self._directory / "queues",
+                self._directory / QUEUES,
                 ", ".join(map(str, strangers)),
                 extra={"action": "store_strange_logs"},
             )
@@ -120,7 +121,7 @@ class Queues:
         return CommitLog.open(self._log_path(queue_id), self._options, clock=self._clock, filesystem=self._filesystem)
 
     def _log_path(self, queue_id: int) -> Path:
-        return self._directory / "queues" / str(queue_id)
+        return self._directory / QUEUES / str(queue_id)
 
     def reload(self) -> None:
         """After a cycle that was rolled back: believe the database, not memory. Logs stay open."""
@@ -168,6 +169,9 @@ class Queues:
         except (LogUnopenable, OSError) as error:
             self._left_over.add(self._last_number)
             raise self._not_made(name, error) from error
+        except Transient:
+            self._left_over.add(self._last_number)
+            raise
         self._made.append((queue, None))
         return queue
 

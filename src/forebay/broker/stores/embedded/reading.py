@@ -21,7 +21,7 @@ from forebay.broker.arrow import outgoing
 from forebay.broker.bulk import QueueBounds, RangeRequest
 from forebay.commitlog import CommitLog
 from forebay.commitlog.block import NO_TAG
-from forebay.errors import RangeGone, UnknownQueue
+from forebay.errors import DamagedRange, RangeGone, UnknownQueue
 from forebay.model.message import CREATED_US_MAX
 
 
@@ -38,11 +38,13 @@ class RangeReader:
     """One reader of one queue, for one thread at a time."""
 
     def __init__(self, database: Path, queue: ReadableQueue) -> None:
-        self._queue = queue
+        self.queue = queue
         self._database = sqlite3.connect(
             f"{database.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
         )
         self._committed: dict[bytes, bool] = {NO_TAG: True}
+        self.damage: list[DamagedRange] = []
+        """What could not be read, for the store's thread to note."""
 
     @cached_property
     def _floors(self) -> dict[str, int]:
@@ -58,14 +60,14 @@ class RangeReader:
         self.close()
 
     def _all(self, statement: str, *values: object) -> list[Any]:
-        return self._database.execute(statement, (self._queue.queue_id, *values)).fetchall()
+        return self._database.execute(statement, (self.queue.queue_id, *values)).fetchall()
 
     def bounds(self, time_us: int | None) -> QueueBounds:
         [(size,)] = self._all("SELECT coalesce(sum(size), 0) FROM partitions WHERE queue_id = ?")
-        first, end = self._first_seq(), self._queue.next_seq
+        first, end = self._first_seq(), self.queue.next_seq
         if time_us is None:
             return QueueBounds(first, end, size)
-        later = self._queue.log.read_created_between(time_us, CREATED_US_MAX + 1)
+        later = self.queue.log.read_created_between(time_us, CREATED_US_MAX + 1, on_damage=self.damage.append)
         found = next((batch.column("seq")[0].as_py() for batch in later if batch.num_rows), end)
         return QueueBounds(first, end, size, min(max(found, first), end))
 
@@ -79,21 +81,22 @@ class RangeReader:
             "SELECT max(b.first_seq, p.floor_seq + 1) AS seq, b.first_seq > p.floor_seq AND NOT EXISTS "
             "(SELECT 1 FROM deleted_messages d WHERE d.partition_id = p.id AND d.seq = b.first_seq) AS is_kept "
             "FROM partitions p JOIN blocks b ON b.partition_id = p.id "
-            "AND b.first_seq = (SELECT min(first_seq) FROM blocks WHERE partition_id = p.id) WHERE p.queue_id = ? "
+            "AND b.first_seq = (SELECT min(first_seq) FROM blocks WHERE partition_id = p.id AND position >= 0) "
+            "WHERE p.queue_id = ? "
             "ORDER BY seq, is_kept DESC LIMIT 1"
         )
         if not rows:
-            return self._queue.next_seq
+            return self.queue.next_seq
         [(lowest, is_kept)] = rows
         if is_kept:
-            return min(int(lowest), self._queue.next_seq)
-        kept = self._kept(lowest, self._queue.next_seq - 1)
-        return next((batch.column("seq")[0].as_py() for batch in kept if batch.num_rows), self._queue.next_seq)
+            return min(int(lowest), self.queue.next_seq)
+        kept = self._kept(lowest, self.queue.next_seq - 1)
+        return next((batch.column("seq")[0].as_py() for batch in kept if batch.num_rows), self.queue.next_seq)
 
     def batches(self, wanted: RangeRequest) -> Iterator[pa.RecordBatch]:
         """What can be wrong with the request is raised by the call."""
         first = outgoing.checked_start(wanted, self._first_seq(), max(self._floors.values(), default=0))
-        last = self._queue.next_seq - 1
+        last = self.queue.next_seq - 1
         last = last if wanted.to_seq is None else min(wanted.to_seq, last)
         narrowed = (outgoing.narrowed(batch, wanted) for batch in self._kept(first, last))
         together = outgoing.put_together(batch for batch in narrowed if batch.num_rows)
@@ -113,7 +116,8 @@ class RangeReader:
 
     def _stored(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
         """The messages of committed records."""
-        with contextlib.closing(self._queue.log.read_records(first, last)) as records:  # type: ignore[type-var]
+        found = self.queue.log.read_records(first, last, on_damage=self.damage.append)
+        with contextlib.closing(found) as records:  # type: ignore[type-var]
             for record in records:
                 tag, batch = record.tag_and_batch()
                 if tag not in self._committed:
@@ -128,9 +132,9 @@ class RangeReader:
     def _check_kept(self, seq: int) -> None:
         """A tag is unknown when it was never committed, or when it went because its records had gone (`tags`)."""
         if not self._all("SELECT 1 FROM queues WHERE id = ?"):
-            raise UnknownQueue(self._queue.name)
-        if seq < self._queue.log.first_seq:
-            raise RangeGone(f"queue {self._queue.name!r}", seq, self._queue.log.first_seq)
+            raise UnknownQueue(self.queue.name)
+        if seq < self.queue.log.first_seq:
+            raise RangeGone(f"queue {self.queue.name!r}", seq, self.queue.log.first_seq)
 
     def _deleted(self, first: int, last: int) -> pa.Array | None:
         rows = self._all(

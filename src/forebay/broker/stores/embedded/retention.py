@@ -190,7 +190,8 @@ class Retention:
                 yield _Front(number, partition.name, max(block.first_seq, partition.floor_seq + 1), done_seq)
 
     def _records(self, queue: OpenQueue, from_seq: int) -> Iterator[StoredRecord]:
-        for record in queue.log.read_records(max(from_seq, queue.log.first_seq)):
+        records = queue.log.read_records(max(from_seq, queue.log.first_seq), on_damage=self._index.on_damage(queue))
+        for record in records:
             stored = StoredRecord(record.plain())
             if self._index.tags.counts(stored.tag):
                 yield stored
@@ -205,7 +206,8 @@ class Retention:
     def _raise_floor(self, queue: OpenQueue, number: int, share: _Share) -> None:
         floor = share.last_seq
         self._database.do(
-            "UPDATE partitions SET floor_seq = ?, removed = removed + ?, size = size - ? WHERE id = ?",
+            "UPDATE partitions SET floor_seq = ?1, removed = removed + ?2, "
+            "size = CASE WHEN pushed > removed + ?2 THEN max(size - ?3, 0) ELSE 0 END WHERE id = ?4",
             (floor, share.messages, share.size_bytes, number),
         )
         self._database.do("DELETE FROM blocks WHERE partition_id = ? AND last_seq <= ?", (number, floor))
@@ -220,7 +222,8 @@ class Retention:
     def _free(self, queue: OpenQueue) -> None:
         """Note which segments hold nothing that any partition keeps."""
         row = self._database.one(
-            "SELECT min(b.record_seq) FROM blocks b JOIN partitions p ON p.id = b.partition_id WHERE p.queue_id = ?",
+            "SELECT min(b.record_seq) FROM blocks b JOIN partitions p ON p.id = b.partition_id "
+            "WHERE p.queue_id = ? AND b.position >= 0",
             (queue.queue_id,),
         )
         self._to_truncate[queue.queue_id] = row[0] if row and row[0] is not None else queue.log.next_seq
@@ -235,39 +238,6 @@ class Retention:
                     queue.log.truncate_before(seq)
             except (OSError, ForebayError) as error:
                 logger.warning("segments are not removed: %s", error, extra={"action": "store_truncate_failed"})
-
-    def give_up_what_is_lost(self) -> None:
-        """When opening: let floors rise over messages whose segments are gone, or what is behind is never reached."""
-        for queue in self._queues.by_id.values():
-            first_seq = queue.log.first_seq
-            lost = self._database.all(
-                "SELECT b.partition_id, max(b.last_seq) FROM blocks b JOIN partitions p ON p.id = b.partition_id "
-                "WHERE p.queue_id = ? AND b.record_seq < ? GROUP BY b.partition_id",
-                (queue.queue_id, first_seq),
-            )
-            for number, floor in lost:
-                self._give_up(number, floor, first_seq)
-            if lost:
-                logger.warning(
-                    "queue %r: messages before seq %d, of %d partitions, are not in its log any more, and given up",
-                    queue.info.name,
-                    first_seq,
-                    len(lost),
-                    extra={"action": "store_segments_lost"},
-                )
-
-    def _give_up(self, number: int, floor: int, first_seq: int) -> None:
-        for table in ("transaction_ids", "deleted_messages"):
-            self._database.do(f"DELETE FROM {table} WHERE partition_id = ? AND seq <= ?", (number, floor))
-        self._database.do("DELETE FROM blocks WHERE partition_id = ? AND record_seq < ?", (number, first_seq))
-        (kept,) = self._database.one("SELECT coalesce(sum(count), 0) FROM blocks WHERE partition_id = ?", (number,))
-        (gone,) = self._database.one("SELECT count(*) FROM deleted_messages WHERE partition_id = ?", (number,))
-        # The bytes of what is lost are known to nobody: what is left is taken for average.
-        self._database.do(
-            "UPDATE partitions SET floor_seq = max(floor_seq, ?), removed = pushed - ?, "
-            "size = CASE WHEN pushed > removed THEN size * ? / (pushed - removed) ELSE 0 END WHERE id = ?",
-            (floor, kept - gone, kept - gone, number),
-        )
 
     def forget_truncations(self) -> None:
         """After a rollback."""

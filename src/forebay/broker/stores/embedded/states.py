@@ -7,16 +7,17 @@ from forebay.broker.delivery import DeliveryState
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.fetching import Fetcher
-from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, Partition
+from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, MessageIndex, Partition
 from forebay.broker.stores.embedded.lease_rows import FreshLease
 from forebay.broker.stores.embedded.queues import Group, Queues
 from forebay.errors import InvariantBroken
 
 
 class States:
-    def __init__(self, database: Database, queues: Queues, fetcher: Fetcher) -> None:
+    def __init__(self, database: Database, queues: Queues, index: MessageIndex, fetcher: Fetcher) -> None:
         self._database = database
         self._queues = queues
+        self._index = index
         self._fetcher = fetcher
 
     def partition(self, partition_id: int) -> Partition:
@@ -54,22 +55,35 @@ class States:
         if encoded is None:
             return DeliveryState(max(group.start_seq, partition.floor_seq))
         found = lease_rows.decode(encoded)
-        state = found if isinstance(found, DeliveryState) else found.in_full(self._ids(partition, found))
-        if not partition.has_deleted and partition.floor_seq <= state.cursor_seq:
+        has_lost = partition.has_deleted
+        if isinstance(found, DeliveryState):
+            state = found
+        else:
+            state = found.in_full(self._ids(partition, found))
+            # Reading the ids may have found out that some are lost.
+            has_lost = has_lost or bool(self._index.lost_ranges(partition.partition_id, found.cursor_seq))
+        if not has_lost and partition.floor_seq <= state.cursor_seq:
             return state
+        lost = self._index.lost_ranges(partition.partition_id, state.cursor_seq)
+        state = delivery.without_lost(state, lambda seq: any(first <= seq <= last for first, last in lost))
         deleted = self.deleted(partition, state.cursor_seq)
         return delivery.without_gone(state, lambda seq: seq > partition.floor_seq and seq not in deleted)
 
     def _ids(self, partition: Partition, lease: FreshLease) -> list[str]:
-        """Of the messages under a lease; empty for those that retention has removed since."""
+        """Of the messages under a lease; empty for those that are lost or that retention has removed since."""
         start = max(lease.first_seq, partition.floor_seq + 1)
         if start > lease.last_seq:
             return [""] * lease.count
         queue, count = self._queues.by_id[partition.queue_id], lease.last_seq - start + 1
         found, _ = self._fetcher.fresh(queue, partition, start - 1, (), batch=count)
-        if len(found) != count:
-            raise InvariantBroken(f"{len(found)} of {count} messages under a lease on {partition.name!r} are there")
-        return [""] * (lease.count - count) + found.transaction_ids
+        if len(found) == count and found.seqs[-1] == lease.last_seq:
+            return [""] * (lease.count - count) + found.transaction_ids
+        ids = dict(zip(found.seqs, found.transaction_ids, strict=True))
+        lost = self._index.lost_ranges(partition.partition_id, start - 1)
+        for seq in range(start, lease.last_seq + 1):
+            if seq not in ids and not any(first <= seq <= last for first, last in lost):
+                raise InvariantBroken(f"message {seq} under a lease on {partition.name!r} is neither kept nor lost")
+        return [ids.get(seq, "") for seq in range(lease.first_seq, lease.last_seq + 1)]
 
     def deleted(self, partition: Partition, after_seq: int) -> frozenset[int]:
         """The messages behind `after_seq` that were deleted one by one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from forebay.broker.overview import (
     DeadLetterFilter,
     DeadMessage,
     GroupLag,
+    LostMessages,
     PartitionStatus,
     QueueStatus,
     SeekTarget,
@@ -35,7 +37,8 @@ from forebay.broker.overview import (
 )
 from forebay.broker.push_run import PushRun
 from forebay.broker.store import Waker
-from forebay.broker.stores.embedded.engine import DATABASE_FILE, Engine
+from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
+from forebay.broker.stores.embedded.engine import Engine
 from forebay.broker.stores.embedded.figures import Figures
 from forebay.broker.stores.embedded.popping import CUT_SHORT
 from forebay.broker.stores.embedded.pushing import Request
@@ -44,10 +47,12 @@ from forebay.broker.stores.embedded.work_line import WorkLine
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import LogOptions
 from forebay.commitlog.filesystem import Filesystem, RealFilesystem
-from forebay.errors import StoreUnavailable
+from forebay.errors import Permanent, StoreUnavailable, TooManyOpenFiles
 from forebay.model.queue import Queue, QueueOptions
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class EmbeddedStore:
@@ -98,6 +103,9 @@ class EmbeddedStore:
     async def queue(self, name: str) -> Queue | None:
         found = self._engine.queues.by_name.get(name)
         return found.info if found else None
+
+    async def lost_messages(self) -> list[LostMessages]:
+        return await self._call(self._engine.losses.all)
 
     async def queues(self, name: str | None = None) -> list[QueueStatus]:
         return await self._counted(name, Figures.queues)
@@ -266,7 +274,11 @@ class EmbeddedStore:
     async def apply_retention(self) -> int:
         retention, total = self._engine.retention, 0
         for queue_id in await self._call(retention.queues):
-            total += await self._in_turns(partial(retention.apply, queue_id))
+            try:
+                total += await self._in_turns(partial(retention.apply, queue_id))
+            except (Permanent, TooManyOpenFiles) as error:
+                # What is wrong with the log of one queue keeps no other from being cleared.
+                logger.warning("retention passes a queue: %s", error, extra={"action": "store_retention_passed"})
         return total
 
     async def _in_turns(self, step: Callable[[], tuple[int, bool]]) -> int:
@@ -282,20 +294,34 @@ class EmbeddedStore:
     async def bounds(self, queue: str, time_us: int | None = None) -> QueueBounds:
         place = await self._readable(queue)
 
-        def find() -> QueueBounds:
-            with self._reader(place) as reader:
-                return reader.bounds(time_us)
-
-        return await asyncio.to_thread(find)
+        reader = await asyncio.to_thread(self._reader, place)
+        try:
+            return await asyncio.to_thread(reader.bounds, time_us)
+        finally:
+            await self._done_with(reader)
 
     async def read_batches(self, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
         reader = await asyncio.to_thread(self._reader, await self._readable(wanted.queue))
         try:
             batches = await asyncio.to_thread(reader.batches, wanted)
         except BaseException:
-            reader.close()
+            await self._done_with(reader)
             raise
-        return _in_thread(batches, reader)
+        return self._in_thread(batches, reader)
+
+    async def _in_thread(self, batches: Iterator[pa.RecordBatch], reader: RangeReader) -> AsyncIterator[pa.RecordBatch]:
+        """Batches as they are asked for, each read in a thread."""
+        try:
+            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+                yield batch
+        finally:
+            await self._done_with(reader)
+
+    async def _done_with(self, reader: RangeReader) -> None:
+        """Close it, and note what it could not read."""
+        reader.close()
+        if reader.damage and self._line is not None:
+            await self._call(lambda: self._engine.note_damage(reader.queue.queue_id, reader.damage))
 
     async def _readable(self, queue: str) -> ReadableQueue:
         def look() -> ReadableQueue:
@@ -335,12 +361,3 @@ class EmbeddedStore:
 
     async def expire_stages(self, stage_seconds: float, commit_seconds: float) -> int:
         return await self._call(lambda: self._engine.stages.expire(stage_seconds, commit_seconds), synced=True)
-
-
-async def _in_thread(batches: Iterator[pa.RecordBatch], reader: RangeReader) -> AsyncIterator[pa.RecordBatch]:
-    """Batches as they are asked for, each read in a thread."""
-    try:
-        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            yield batch
-    finally:
-        reader.close()

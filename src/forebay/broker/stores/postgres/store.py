@@ -25,6 +25,7 @@ from forebay.broker.overview import (
     DeadLetterFilter,
     DeadMessage,
     GroupLag,
+    LostMessages,
     PartitionStatus,
     QueueStatus,
     SeekTarget,
@@ -136,6 +137,9 @@ class PostgresStore:
     async def queue(self, name: str) -> Queue | None:
         found = await browsing.find_queue(self._database, name)
         return found[0] if found else None
+
+    async def lost_messages(self) -> list[LostMessages]:
+        return []  # the database refuses pages that it cannot read, and knows no more of them
 
     async def queues(self, name: str | None = None) -> list[QueueStatus]:
         return await browsing.queues(self._database, name)

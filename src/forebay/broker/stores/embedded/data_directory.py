@@ -1,0 +1,29 @@
+"""Where an embedded store keeps what: for the store itself, and for tools that look at a directory from outside."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+DATABASE_FILE = "store.sqlite"
+QUEUES = "queues"
+
+
+def is_data_directory(directory: Path) -> bool:
+    return os.path.isfile(directory / DATABASE_FILE)  # noqa: PTH113 -- no, too, where it may not be looked
+
+
+def data_directory_of(log: Path) -> Path | None:
+    """The data directory that the log of a queue is in; None for a log that stands by itself."""
+    directory = log.absolute().parent.parent
+    return directory if log.absolute().parent.name == QUEUES and is_data_directory(directory) else None
+
+
+def queue_logs(directory: Path) -> dict[str, Path]:
+    """The directory of each queue's log, by the queue's name. Works beside a server that has the store open."""
+    uri = f"{(directory / DATABASE_FILE).absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True)) as database:
+        rows = database.execute("SELECT name, id FROM queues ORDER BY name").fetchall()
+    return {name: directory / QUEUES / str(number) for name, number in rows}

@@ -1,0 +1,42 @@
+"""Whose a log is, and what the operating system says to who opens it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from forebay.commitlog import layout
+from forebay.commitlog.filesystem import AlreadyLocked, Filesystem, Lock, is_disk_full
+from forebay.errors import DiskFull, ForebayError, LogLocked, LogNotAccessible, TooManyOpenFiles
+
+_NO_HANDLES = (errno.EMFILE, errno.ENFILE)
+
+
+def take_lock(filesystem: Filesystem, base: Path) -> Lock:
+    """Own the log, or raise `LogLocked` with the name of the process that does."""
+    program = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        return filesystem.lock(
+            base / layout.LOCK, f"process {os.getpid()} ({program}) on {socket.gethostname()} since {since}"
+        )
+    except AlreadyLocked as locked:
+        raise LogLocked(base, locked.owner) from None
+
+
+def not_accessible(base: Path, error: OSError) -> ForebayError:
+    """What the operating system refused, by its name: no file handle, no space, or no permission."""
+    path = Path(os.fsdecode(error.filename)) if error.filename else base
+    if error.errno in _NO_HANDLES:
+        return TooManyOpenFiles(path)
+    if is_disk_full(error):
+        return DiskFull(path, f"{error.strerror or error}")
+    return LogNotAccessible(
+        path,
+        f"{error.strerror or error}",
+        remedy=f"The process (user {os.geteuid()}) must be able to read and write everything in {base}",
+    )
