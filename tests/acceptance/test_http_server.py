@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.certificates import make_certificate
 from fixtures.running_stores import STORES, Http, fresh, running, shared_postgres_database
 from forebay.api.access import new_key
 from forebay.testing.running_server import RunningServer, ServerDidNotStart
@@ -238,21 +239,7 @@ def test_file_of_keys_that_cannot_be_read_stops_the_start(text: str, tmp_path: P
 
 
 def test_certificate_makes_it_https(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    certificate, key = make_certificate(tmp_path)
     words = ["--server-certificate", str(certificate), "--server-certificate-key", str(key)]
     with RunningServer(tmp_path / "data", store="memory://", arguments=words) as server:
         assert server.url.startswith("https://127.0.0.1:")

@@ -7,13 +7,13 @@ import os
 import re
 import signal
 import ssl
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from fixtures.certificates import make_certificate
 from fixtures.running_stores import Http
 from forebay.api.access import new_key
 from forebay.testing.running_server import RunningServer, ServerDidNotStart
@@ -33,25 +33,6 @@ def write_keys(path: Path, *digests: str) -> None:
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps({"keys": listed}))
     fresh.replace(path)
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    return certificate, key
 
 
 def status_with(server: RunningServer, key: str) -> int:
