@@ -11,7 +11,7 @@ LOCAL = browsers_for("127.0.0.1", "", has_keys=False)
 
 
 def verdict(browsers: Browsers, method: str = "POST", *, changes: bool = True, **headers: str) -> str:
-    given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    given = tuple((name.replace("_", "-").encode(), value.encode()) for name, value in headers.items())
     try:
         browsers.check(given, method, changes=changes)
     except Problem as problem:
