@@ -9,9 +9,9 @@ import asyncio
 import os
 from pathlib import Path
 from typing import cast
-from urllib.parse import urlsplit
 
-from forebay.api.access import Access, read_keys
+from forebay.api.access import KeysFile
+from forebay.api.browsers import browsers_for
 from forebay.api.memory import Memory
 from forebay.api.service import Limits, Service
 from forebay.broker.encryption import Cipher, cipher_from
@@ -21,6 +21,7 @@ from forebay.broker.waiting import WaitingRoom
 from forebay.clock import SystemClock
 from forebay.commitlog import LogOptions
 from forebay.commitlog.filesystem import RealFilesystem
+from forebay.config.masking import masked
 from forebay.config.model import BufferSettings, LogSettings, Settings
 from forebay.errors import SettingFault, SettingsRefused
 from forebay.ingest import BufferLimits, Intake
@@ -81,7 +82,11 @@ def api_service(settings: Settings, store: Store, *, store_name: str) -> Service
             poll_seconds_max=int(server.poll_time.total_seconds()),
         ),
         memory=Memory(server.memory_size),
-        access=read_keys(Path(server.keys)) if server.keys else Access(),
+        browsers=browsers_for(server.host, server.allowed_hosts, has_keys=bool(server.keys)),
+        keys=KeysFile(Path(server.keys)) if server.keys else None,
+        folders=tuple(
+            {str(path) for one in (settings.data_dir, buffer_directory(settings)) for path in (one, one.absolute())}
+        ),
         retention_seconds=server.retention_interval.total_seconds(),
         stage_seconds=server.stage_retention.total_seconds(),
         commit_seconds=server.commit_retention.total_seconds(),
@@ -100,9 +105,9 @@ def broker_store(settings: Settings) -> tuple[Store, str]:
     if url.startswith(("postgresql://", "postgres://")):
         from forebay.broker.stores.postgres import PostgresStore
 
-        return _sealed(PostgresStore(url), settings), f"postgres at {_without_password(url)}"
+        return _sealed(PostgresStore(url), settings), f"postgres at {masked(url)}"
     allowed = "embedded, or a URL that begins with postgresql://"
-    raise SettingsRefused([SettingFault("server.store", _without_password(url), allowed, "settings")])
+    raise SettingsRefused([SettingFault("server.store", masked(url), allowed, "settings")])
 
 
 def queue_cipher(settings: Settings) -> Cipher | None:
@@ -113,10 +118,3 @@ def queue_cipher(settings: Settings) -> Cipher | None:
 
 def _sealed(store: Store, settings: Settings) -> Store:
     return cast(Store, SealedStore(store, queue_cipher(settings)))
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()

@@ -183,3 +183,12 @@ def test_closed_stdout_ends_nothing() -> None:
     script = f'exec "{sys.executable}" -m forebay config show >&-'
     done = subprocess.run(["sh", "-c", script], stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("words", [[], ["--output", "json"]])
+@pytest.mark.parametrize("url", ["postgresql://me:secret@db/x", "postgresql://db/x?user=me&password=secret"])
+def test_show_shows_no_password(url: str, words: list[str]) -> None:
+    command = [sys.executable, "-m", "forebay", "config", "show", "--server-store", url, *words]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "db/x" in shown
+    assert "secret" not in shown

@@ -19,7 +19,7 @@ def begun(server: RunningServer, body: bytes) -> socket.socket:
     """A push whose body is not there yet."""
     parts = urlsplit(server.url)
     opened = socket.create_connection((parts.hostname, parts.port), timeout=60)
-    opened.sendall(b"POST /api/v1/push HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(body))
+    opened.sendall(b"POST /api/v1/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body))
     return opened
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.certificates import make_certificate
 from fixtures.running_stores import STORES, Http, fresh, running, shared_postgres_database
 from forebay.api.access import new_key
 from forebay.testing.running_server import RunningServer, ServerDidNotStart
@@ -184,10 +184,47 @@ def test_key_opens_what_its_scope_allows_and_no_more(tmp_path: Path) -> None:
         http.close()
 
 
-def test_keys_are_kept_as_digests_only(tmp_path: Path) -> None:
+def test_key_of_a_producer_makes_queues_and_does_not_change_or_delete_them(tmp_path: Path) -> None:
     path, keys = keys_file(tmp_path)
-    text = path.read_text()
-    assert all(key not in text and hashlib.sha256(key.encode()).hexdigest() in text for key in keys.values())
+    options = {"retentionSeconds": 3600, "leaseTime": 60}
+    made = {"queue": "orders", "namespace": "shop", "options": options}
+    with RunningServer(tmp_path / "data", store="memory://", arguments=["--server-keys", str(path)]) as server:
+        http = Http(server.url)
+        write, admin = ({"X-API-Key": keys[scope]} for scope in ("write", "admin"))
+        assert http.send("POST", "/api/v1/configure", made, write).status == 200
+        assert http.send("POST", "/api/v1/configure", made, write).status == 200
+        changes: list[dict[str, object]] = [
+            {**made, "options": {**options, "retentionSeconds": 1}},
+            {**made, "options": {}},
+            {**made, "namespace": "other"},
+            {**made, "task": "other"},
+        ]
+        for change in changes:
+            assert http.send("POST", "/api/v1/configure", change, write).status == 403
+        shown = http.send("GET", "/api/v1/resources/queues/orders", None, write).json
+        assert (shown["config"]["retentionSeconds"], shown["namespace"]) == (3600, "shop")
+        assert http.send("DELETE", "/api/v1/resources/queues/orders", None, write).status == 403
+        for change in changes:
+            assert http.send("POST", "/api/v1/configure", change, admin).status == 200
+        assert http.send("DELETE", "/api/v1/resources/queues/orders", None, admin).status == 200
+        http.close()
+
+
+def test_digest_of_a_key_that_the_user_made_by_other_means_opens(tmp_path: Path) -> None:
+    """The file's format is a promise: SHA-256 of the key as hexadecimal digits, and nothing else."""
+    digest = subprocess.run(["sha256sum"], input=b"my own key", capture_output=True, check=True).stdout.split()[0]
+    path = tmp_path / "keys.yaml"
+    path.write_text(f"keys:\n  - name: own\n    sha256: {digest.decode()}\n    scope: read\n")
+    with RunningServer(tmp_path / "data", store="memory://", arguments=["--server-keys", str(path)]) as server:
+        http = Http(server.url)
+        where = "/api/v1/resources/queues"
+        assert http.send("GET", where, None, {"X-API-Key": "my own key"}).status == 200
+        assert http.send("GET", where, None, {"X-API-Key": digest.decode()}).status == 401
+        assert http.send("GET", where, None, {"X-API-Key": "my own key "}).status == 200
+        assert http.send("GET", where, None, {"X-API-Key": "my own kez"}).status == 401
+        http.close()
+    printed = Path(f"{tmp_path}/data.stderr").read_text()
+    assert "my own ke" not in printed
 
 
 @pytest.mark.parametrize(
@@ -202,21 +239,7 @@ def test_file_of_keys_that_cannot_be_read_stops_the_start(text: str, tmp_path: P
 
 
 def test_certificate_makes_it_https(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    certificate, key = make_certificate(tmp_path)
     words = ["--server-certificate", str(certificate), "--server-certificate-key", str(key)]
     with RunningServer(tmp_path / "data", store="memory://", arguments=words) as server:
         assert server.url.startswith("https://127.0.0.1:")
@@ -234,7 +257,7 @@ def test_certificate_makes_it_https(tmp_path: Path) -> None:
 def test_server_answers_on_while_a_large_body_arrives(server: RunningServer) -> None:
     http = Http(server.url)
     with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as slow:
-        slow.sendall(b"POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b" " * 1000)
+        slow.sendall(b"POST /api/v1/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + b" " * 1000)
         assert http.get("/healthz").status == 200
     assert http.get("/healthz").status == 200
     http.close()

@@ -143,12 +143,21 @@ async def test_notice_from_another_server_arrives_within_100_ms(postgres_databas
 
 
 async def test_nobody_is_told_of_queues_that_nobody_waits_for(postgres_database: str) -> None:
-    async with servers(postgres_database, 2) as (pushing, waiting):
+    pushing, waiting = PostgresStore(postgres_database), PostgresStore(postgres_database)
+    bell = Bell()
+    await pushing.open(Bell())
+    await waiting.open(bell)
+    try:
+        await waiting._notices.is_listening.wait()
         await take(waiting, queue="awaited")
         await push(pushing, "a", queue="other")
         assert not pushing._notices._outgoing
         await push(pushing, "b", queue="awaited")
-        assert pushing._notices._outgoing == {"awaited": 1} or not pushing._notices._has_outgoing.is_set()
+        await asyncio.wait_for(bell.rung.wait(), SECONDS_MAX)
+        assert bell.calls == [("awaited", 1)]
+    finally:
+        await pushing.close()
+        await waiting.close()
 
 
 async def test_store_says_that_postgres_is_away_and_comes_back_by_itself(postgres_server: PostgresServer) -> None:

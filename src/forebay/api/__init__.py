@@ -15,7 +15,7 @@ A request's way through this room, and who does what on it:
 | do it: ask the store, wait for messages, wake who waits | `routes/`, one file per resource |
 | one encode of the answer | `answers` |
 | errors ↔ HTTP status, one table | `problems` |
-| who may | `access` |
+| who may, and which web page | `access`, `browsers` |
 
 **Payloads are spliced.** A payload is JSON text on the way in and the same bytes on the way out: it is checked to be
 JSON (it has to be, or the answer that carries it would not be), and never parsed into values or written anew. So a

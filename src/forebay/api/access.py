@@ -8,6 +8,12 @@ plain digest is enough: there is nothing to guess.
         sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
         scope: write          # read | write | admin; each includes those before it
 
+A producer's key (`write`) makes queues, and configures one that is there as it is. Giving it other options, clearing
+and deleting it needs `admin`: with them messages are lost, or kept in clear.
+
+The file is read again when it changes (`KeysFile`). One that cannot be used then changes nothing: the keys that were in
+force stay so, and the log says why.
+
 A request gives its key as `Authorization: Bearer KEY` or `X-API-Key: KEY`. Without a file everybody may do everything,
 which is why a server without keys listens on this machine only (see `forebay serve`).
 """
@@ -49,17 +55,21 @@ class Access:
         """Raise 401 or 403 unless the request's key allows it."""
         if not self.keys or not needed:
             return
+        key = self._key(headers)
+        if key.scope < needed:
+            names = {number: name for name, number in SCOPES.items()}
+            raise Problem(
+                403, f"the key {key.name!r} may {names[key.scope]}; this needs {names[needed]}", code="forbidden"
+            )
+
+    def _key(self, headers: Iterable[tuple[bytes, bytes]]) -> Key:
         given = _given(headers)
         if given is None:
             raise _unknown("a key is needed: Authorization: Bearer KEY, or X-API-Key: KEY")
         key = self.keys.get(hashlib.sha256(given).digest())
         if key is None:
             raise _unknown("the key is not known")
-        if key.scope < needed:
-            names = {number: name for name, number in SCOPES.items()}
-            raise Problem(
-                403, f"the key {key.name!r} may {names[key.scope]}; this needs {names[needed]}", code="forbidden"
-            )
+        return key
 
 
 def _given(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
@@ -116,3 +126,26 @@ def _key(path: Path, index: int, entry: _Entry) -> Key:
     if len(digest) != hashlib.sha256().digest_size:
         raise KeysRefused(f"{path}: keys[{index}].sha256 is not a SHA-256 digest of 64 hexadecimal digits")
     return Key(entry.name, digest, SCOPES[entry.scope])
+
+
+class KeysFile:
+    """The file that the keys are from, looked at again when it changes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, ...] = ()
+
+    def read(self) -> Access:
+        self._seen = self._state()
+        return read_keys(self.path)
+
+    def read_if_changed(self) -> Access | None:
+        """Whatever is wrong with the file is told once, until it changes again."""
+        return self.read() if self._state() != self._seen else None
+
+    def _state(self) -> tuple[int, ...]:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return ()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

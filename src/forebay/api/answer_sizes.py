@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 
 from forebay.api.bodies import PAYLOAD_BYTES_MAX
 from forebay.api.memory import ANSWER_BYTES_MIN, Memory
@@ -20,26 +21,34 @@ class AnswerSizes:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str], float] = {}
+        self._known: dict[str | tuple[str, str], float] = {}
 
     def expected(self, asked: PopRequest) -> tuple[int, int]:
         """The answer, and one message of it. As large as they may be where nothing is known yet."""
-        each = self._known.get((asked.queue, asked.namespace, asked.task))
+        each = self._known.get(asked.queue or (asked.namespace, asked.task))
         if each is None:
             return ANSWER_BYTES_MAX, PAYLOAD_BYTES_MAX
         return min(int(each * asked.batch), ANSWER_BYTES_MAX), int(each)
 
     def learn(self, asked: PopRequest, messages: int, size: int) -> None:
-        key = asked.queue, asked.namespace, asked.task
+        key = asked.queue or (asked.namespace, asked.task)
         known, each = self._known.get(key), size / messages
         if known is None and len(self._known) >= KNOWN_MAX:
             self._known.clear()
         self._known[key] = each if known is None else max(each, known * FADING)
 
 
-def readable_bytes(taken_bytes: int) -> int:
-    """How much may be read into the room that was taken: messages vary, and one of usual size has to fit."""
-    return min(max(2 * taken_bytes, ANSWER_BYTES_MIN), ANSWER_BYTES_MAX)
+def limited(asked: PopRequest, taken_bytes: int) -> PopRequest:
+    """No more is read than about the room that was taken: messages vary, and one of usual size has to fit."""
+    if 2 * taken_bytes <= ANSWER_BYTES_MIN:
+        return _limited_to_least(asked)
+    return asked._replace(bytes_max=min(2 * taken_bytes, asked.bytes_max))
+
+
+@lru_cache(maxsize=1024)
+def _limited_to_least(asked: PopRequest) -> PopRequest:
+    """Most pops are the same again and again, and of small messages."""
+    return asked._replace(bytes_max=min(ANSWER_BYTES_MIN, asked.bytes_max))
 
 
 @asynccontextmanager

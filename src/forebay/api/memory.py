@@ -91,6 +91,13 @@ class Memory:
             self.used += size
         return size
 
+    def takes_at_once(self, size: int) -> bool:
+        """Whether that was taken, because there is room and no request waits for it."""
+        if self._waiting or self.used + size > self.limit:
+            return False
+        self.used += size
+        return True
+
     async def take_for_answer(self, size: int, least: int = ANSWER_BYTES_MIN) -> int:
         """Returns how much was taken: `size`, or half of what is left, but not less than `least`: one message."""
         size = min(size, ANSWER_BYTES_MAX, self.limit)

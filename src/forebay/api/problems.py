@@ -4,11 +4,16 @@ A problem is `application/problem+json` (RFC 9457) with four members more: `erro
 show; `code`, its kind in one word; `field`, the part of the request that is wrong, where there is one; and, where the
 store could not answer, `outcomeUnknown`: false when nothing was done, true when everything may have been. Where
 messages are gone, `firstSeq` is the oldest that is kept.
+
+What the request is not to blame for is 5xx. It is in the log, once, with all that is known; the answer leaves out where
+on the server's machine it happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,10 +26,12 @@ from forebay.errors import (
     ForebayError,
     InvariantBroken,
     LogClosed,
+    LogUnopenable,
     PayloadInClear,
     PayloadSealed,
     QueueFull,
     RangeGone,
+    SegmentDamaged,
     StageUnknown,
     StoreUnavailable,
     Transient,
@@ -47,7 +54,7 @@ TITLES = {
     415: "Cannot read this encoding",
     429: "Queue full",
     431: "Head too large",
-    500: "A bug in Forebay",
+    500: "The server's own fault",
     501: "Not here",
     503: "Not now",
     507: "Disk full",
@@ -67,8 +74,11 @@ STATUSES: tuple[tuple[type[ForebayError], int, str], ...] = (
     (LogClosed, 503, "stopping"),
     (PayloadInClear, 503, "no_key"),
     (PayloadSealed, 503, "no_key"),
+    (SegmentDamaged, 500, "damaged"),
+    (LogUnopenable, 503, "log_unusable"),
     (InvariantBroken, 500, "bug"),
     (Transient, 503, "try_again"),
+    (ForebayError, 500, "fault"),
 )
 
 JSON_PROBLEM = b"application/problem+json"
@@ -144,7 +154,26 @@ def problem_of(error: ForebayError) -> Problem:
             return Problem(
                 status, str(error), code=code, is_outcome_unknown=is_unknown, headers=headers, members=members
             )
-    return Problem(400, str(error), code="refused")
+    raise InvariantBroken(f"no status for {type(error).__name__}")  # the last row is every error's
+
+
+def problem_of_system(error: OSError) -> Problem:
+    """The answer where the operating system refuses what nobody below expected: no disk, no handles, no permission."""
+    reason = error.strerror or type(error).__name__
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Problem(507, f"disk full: {reason}", code="disk_full", is_outcome_unknown=True, headers=_retry_after())
+    detail = f"the server's operating system refuses: {reason}"
+    return Problem(503, detail, code="system", is_outcome_unknown=True, headers=_retry_after())
+
+
+_ABSOLUTE_PATH = re.compile(r"(?<![\w./:])/(?:[^\s:'\"`]*/)?([^\s:'\"`/]+)")
+
+
+def without_paths(text: str, folders: Iterable[str]) -> str:
+    """What clients are told of a fault of ours: where on this machine it happened is for the log alone."""
+    for folder in sorted(folders, key=len, reverse=True):
+        text = text.replace(f"{folder}/", "").replace(folder, "the data directory")
+    return _ABSOLUTE_PATH.sub(r"\1", text)
 
 
 def _retry_after() -> tuple[tuple[bytes, bytes], ...]:

@@ -1,7 +1,8 @@
 """Bytes to requests. llhttp (by way of `httptools`) parses; here is decided what becomes of what was parsed.
 
 llhttp refuses what two parsers could read in two ways: a length beside chunks, two lengths, a broken chunk, a header on
-two lines. What it does not limit is limited here: the size of a head, and of the trailers behind a body.
+two lines. What it lets pass is refused here: two hosts, chunks in HTTP/1.0, chunks that are compressed as a whole. And
+limited: the size of a head, and of the trailers behind a body.
 
 A request whose head is known from before (see `known_heads`) goes past llhttp, with its body: that is most of them.
 """
@@ -179,6 +180,7 @@ class RequestParser:
         is_version_1_0 = _IS_1_0.get(parser.get_http_version())
         if is_version_1_0 is None:
             raise wrong(None, "only HTTP/1.1 and HTTP/1.0 are known here")
+        _check_framing(self._headers, is_version_1_0=is_version_1_0)
         method = parser.get_method()
         raw_path, query = _split(self._target)
         self.arriving = stream = BodyStream(self._on_wanted)
@@ -213,6 +215,19 @@ class RequestParser:
         if self._headers:
             self._headers = []
         self._silent_bytes = 0
+
+
+def _check_framing(headers: list[tuple[bytes, bytes]], *, is_version_1_0: bool) -> None:
+    """Refuse what a proxy might read otherwise: whose request it is, and where its body ends."""
+    names = [name for name, _ in headers]
+    if names.count(b"host") > 1:
+        raise wrong(None, "there are two Host headers")
+    if b"transfer-encoding" in names:
+        codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+        if is_version_1_0:
+            raise wrong(None, "HTTP/1.0 knows no Transfer-Encoding")
+        if codings != [b"chunked"]:
+            raise wrong(None, "the only Transfer-Encoding known here is chunked")
 
 
 def _split(target: bytes) -> tuple[bytes, bytes]:

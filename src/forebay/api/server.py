@@ -1,13 +1,16 @@
 """The server: a socket, connections behind it, and a stop that loses nothing.
 
-Stopping, in order: accept no more; end long polls with 204; let requests that are under way finish, up to a limit of
-time; close the store, which finishes its commits. A client never sees a connection cut in the middle of an answer.
+Stopping, in order: say so on `/readyz`, and wait as long as balancers need to notice; accept no more; end long polls
+with 204; let requests that are under way finish, up to a limit of time; close the store, which finishes its commits. A
+client never sees a connection cut in the middle of an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import logging
 import signal
 import socket
 import ssl
@@ -26,6 +29,12 @@ COLLECT_AFTER_OBJECTS = 50_000
 """How many more containers are made than freed before the garbage collector looks; Python's own default is 700."""
 
 
+KEYS_SECONDS = 1.0
+"""How often the file of keys is looked at."""
+
+_log = logging.getLogger("forebay.api")
+
+
 class AddressTaken(Permanent):
     """Something listens there already. Stop it, or take another port (`--port 0` finds a free one)."""
 
@@ -39,14 +48,15 @@ class Listening:
     """Where and how."""
 
     socket: socket.socket
-    certificate: str = ""
-    certificate_key: str = ""
+    tls: ssl.SSLContext | None = None
     stop_seconds: float = 30.0
+    delay_seconds: float = 0.0
+    """From the signal to stop until the socket is closed."""
 
     @property
     def url(self) -> str:
         host, port = self.socket.getsockname()[:2]
-        scheme = "https" if self.certificate else "http"
+        scheme = "https" if self.tls else "http"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
@@ -74,36 +84,57 @@ def _notice_vanished_hosts(listening: socket.socket) -> None:
             listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-async def serve(service: Service, listening: Listening, on_ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT; the store is closed after the last request."""
-    stop = asyncio.Event()
+async def serve(
+    service: Service, listening: Listening, on_ready: Callable[[], None], on_hangup: Callable[[], None]
+) -> None:
+    """Serve until SIGTERM or SIGINT; the store is closed after the last request. SIGHUP calls `on_hangup`."""
+    stop, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    certificate = _certificate(listening)
+        loop.add_signal_handler(number, lambda: (hurry if stop.is_set() else stop).set())
+    loop.add_signal_handler(signal.SIGHUP, on_hangup)
     connections = Connections(App(service))
     try:
         # Before the store is there: `/healthz` has to answer, and `/readyz` to tell how recovery goes.
         accepting = await loop.create_server(
-            lambda: HttpProtocol(connections), sock=listening.socket, ssl=certificate, backlog=BACKLOG
+            lambda: HttpProtocol(connections), sock=listening.socket, ssl=listening.tls, backlog=BACKLOG
         )
         stopping = asyncio.create_task(stop.wait())
         starting = asyncio.create_task(service.start())
+        following = asyncio.create_task(_follow_keys(service))
         try:
             await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not stop.is_set():
                 await starting
                 _collect_rarely()
                 on_ready()
+                _log.info("serving %s", listening.url, extra={"action": "started"})
                 await stopping
+            _log.info("stopping", extra={"action": "stopping"})
+            service.announce_stop()
+            await _delayed(hurry, listening.delay_seconds)
         finally:
             accepting.close()
-            await _ended(starting, stopping)
+            await _ended(starting, stopping, following)
             await service.stop()
             await connections.stop(listening.stop_seconds)
     finally:
         await service.close()
         listening.socket.close()
+        _log.info("stopped", extra={"action": "stopped"})
+
+
+async def _delayed(hurry: asyncio.Event, seconds: float) -> None:
+    """A second signal ends the wait."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await hurry.wait()
+
+
+async def _follow_keys(service: Service) -> None:
+    while True:
+        await asyncio.sleep(KEYS_SECONDS)
+        service.follow_keys()
 
 
 async def _ended(*tasks: asyncio.Task[object]) -> None:
@@ -123,12 +154,24 @@ def _collect_rarely() -> None:
     gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 50)
 
 
-def _certificate(listening: Listening) -> ssl.SSLContext | None:
-    if not listening.certificate:
+def tls_context(certificate: str, certificate_key: str) -> ssl.SSLContext | None:
+    """None without a certificate. A key alone is refused: its owner does not mean plain HTTP."""
+    if not certificate:
+        if certificate_key:
+            raise CertificateRefused(
+                f"{certificate_key}: a key without a certificate", remedy="Name its certificate: --server-certificate"
+            )
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(listening.certificate, listening.certificate_key or None)
-    except (OSError, ssl.SSLError) as error:
-        raise CertificateRefused(f"{Path(listening.certificate)}: {error}") from error
+    load_certificate(context, certificate, certificate_key)
     return context
+
+
+def load_certificate(context: ssl.SSLContext, certificate: str, certificate_key: str) -> None:
+    """Connections that are opened from now on get this one."""
+    try:
+        # First where it harms nobody: a key that does not fit must not be half of what is in force.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, certificate_key or None)
+        context.load_cert_chain(certificate, certificate_key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise CertificateRefused(f"{Path(certificate)}: {error}") from error

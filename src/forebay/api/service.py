@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from forebay.api.access import Access
+from forebay.api.access import Access, KeysFile, KeysRefused
 from forebay.api.answer_sizes import AnswerSizes
 from forebay.api.body_stream import BODY_BYTES_MAX, BODY_SECONDS_MAX
+from forebay.api.browsers import Browsers
 from forebay.api.memory import Memory
 from forebay.api.problems import unavailable
 from forebay.api.routing import Needs
@@ -56,8 +57,13 @@ class Service:
     limits: Limits = Limits()
     memory: Memory = field(default_factory=Memory)
     answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
+    browsers: Browsers = field(default_factory=Browsers)
+    keys: KeysFile | None = None
     access: Access = field(default_factory=Access)
+    """What is in `keys`, if that is given."""
     counts: Counts = field(default_factory=Counts)
+    folders: tuple[str, ...] = ()
+    """Where this server keeps things: no answer says so."""
     retention_seconds: float = 30.0
     stage_seconds: float = 86_400.0
     commit_seconds: float = 30 * 86_400.0
@@ -71,6 +77,27 @@ class Service:
     lost: Counter[str] = field(default_factory=Counter)
     """Messages that were accepted and cannot be read any more, by queue, as of the last look."""
     _background: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.keys is not None:
+            self.access = self.keys.read()
+
+    def follow_keys(self, *, in_any_case: bool = False) -> None:
+        """Take the keys from their file if it has changed. Where it cannot be used, those in force stay so."""
+        if self.keys is None:
+            return
+        try:
+            found = self.keys.read() if in_any_case else self.keys.read_if_changed()
+        except KeysRefused as refused:
+            _log.error("the keys in force stay so: %s", refused, extra={"action": "keys_refused"})
+            return
+        if found is not None:
+            self.access = found
+            _log.info("%d keys from %s", len(found.keys), self.keys.path, extra={"action": "keys_read"})
+
+    def announce_stop(self) -> None:
+        """Not ready any more, so that balancers send requests elsewhere; what comes all the same is served."""
+        self.is_stopping = True
 
     async def start(self) -> None:
         """Open the store, recover what was buffered, and begin what runs beside the requests."""
@@ -177,4 +204,5 @@ class Service:
             try:
                 await step()
             except ForebayError as error:
-                _log.warning("%s: %s", getattr(step, "__name__", step), error)
+                name = getattr(step, "__name__", "background").strip("_")
+                _log.warning("%s: %s", name, error, extra={"action": f"{name}_failed"})

@@ -16,6 +16,7 @@ from forebay.cli import output
 from forebay.cli.output import ExitCode, Format, OutputOption
 from forebay.cli.settings_flags import with_settings
 from forebay.config.load import Loaded, count_in_file, load
+from forebay.config.masking import masked
 from forebay.errors import SettingFault, SettingsRefused
 
 app = typer.Typer(help="Check a settings file; show the settings in effect and where each came from.")
@@ -45,7 +46,7 @@ def show(loaded: Loaded, output_format: OutputOption = Format.TABLE) -> None:
 
     The weakest first: defaults, profile, YAML file, environment, flags.
     """
-    values = loaded.values()
+    values = {key: masked(value) if isinstance(value, str) else value for key, value in loaded.values().items()}
     if output_format is Format.JSON:
         output.show_json({key: {"value": value, "origin": str(loaded.origins[key])} for key, value in values.items()})
     else:

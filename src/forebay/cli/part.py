@@ -94,6 +94,11 @@ class Part:
             self._reader.join()
         return self.ended() or 0
 
+    def hang_up(self) -> None:
+        """SIGHUP: it is to read its files again."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGHUP)
+
     def kill(self) -> None:
         """SIGKILL: nothing of it gets to clean up."""
         if self._process is not None:

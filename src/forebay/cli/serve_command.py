@@ -1,16 +1,16 @@
 """`forebay serve`: the broker over HTTP, until it is told to stop.
 
 One line on stdout says that it is ready and where; nothing is accepted before that. SIGTERM and Ctrl-C stop it
-cleanly: see `forebay.api.server`.
+cleanly: see `forebay.api.server`. SIGHUP reads the log level, the keys and the certificate again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import socket
+import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,18 +19,21 @@ from typing import Annotated
 
 import typer
 
+from forebay.api.browsers import is_loopback
 from forebay.api.service import Service
 from forebay.assemble import api_service, broker_store
 from forebay.broker.store import Store
 from forebay.cli import output
 from forebay.cli.file_handles import raise_limit
 from forebay.cli.port_owner import port_owner
+from forebay.cli.server_log import change_level, start_log
 from forebay.cli.settings_flags import with_settings
 from forebay.config.keys import KEYS, ValueRefused
 from forebay.config.load import Loaded
 from forebay.config.model import ServerSettings, Settings
 from forebay.errors import ForebayError, Permanent, SettingFault, SettingsRefused
 
+_log = logging.getLogger("forebay.cli")
 MEMORY_URL = "memory://"
 
 HostOption = Annotated[str | None, typer.Option("--host", help="The same as --server-host.", show_default=False)]
@@ -59,12 +62,12 @@ def serve(
     """Serve queues over HTTP until SIGTERM or Ctrl-C."""
     settings = _overridden(loaded.settings, {"host": host, "port": port, "store": store})
     refuse_strangers(settings.server, is_insecure=insecure)
-    logging.basicConfig(level=settings.server.log_level.upper(), format="forebay: %(levelname)s: %(message)s")
+    start_log(settings.server.log_level)
     raise_limit()
     listening = _listen(settings.server)
     try:
         with _kept_nowhere(settings) as kept:
-            _run(kept, listening)
+            _run(kept, listening, loaded)
     finally:
         listening.close()
 
@@ -98,19 +101,12 @@ def _overridden(settings: Settings, given: dict[str, str | None]) -> Settings:
 
 def refuse_strangers(server: ServerSettings, *, is_insecure: bool) -> None:
     """Without keys, only this machine may connect."""
-    if server.keys or is_insecure or _is_loopback(server.host):
+    if server.keys or is_insecure or is_loopback(server.host):
         return
     raise ListensToEverybody(
         f"{server.host} can be reached by others, and there are no API keys",
         remedy="Name a file of keys with --server-keys, listen on 127.0.0.1, or say --insecure",
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _listen(server: ServerSettings) -> socket.socket:
@@ -128,17 +124,18 @@ def _listen(server: ServerSettings) -> socket.socket:
         ) from error
 
 
-def _run(settings: Settings, listening: socket.socket) -> None:
+def _run(settings: Settings, listening: socket.socket, loaded: Loaded) -> None:
     import uvloop
 
-    from forebay.api.server import Listening, serve
+    from forebay.api.server import Listening, serve, tls_context
 
     store, store_name = _store(settings)
+    server = settings.server
     where = Listening(
         listening,
-        _file(settings.server.certificate),
-        _file(settings.server.certificate_key),
-        settings.server.stop_time.total_seconds(),
+        tls_context(_file(server.certificate), _file(server.certificate_key)),
+        server.stop_time.total_seconds(),
+        server.stop_delay.total_seconds(),
     )
 
     def ready(service: Service) -> None:
@@ -148,10 +145,27 @@ def _run(settings: Settings, listening: socket.socket) -> None:
 
     async def main() -> None:
         service = api_service(settings, store, store_name=store_name)
-        await serve(service, where, lambda: ready(service))
+        await serve(service, where, lambda: ready(service), lambda: _reload(loaded, service, where.tls))
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
+
+
+def _reload(loaded: Loaded, service: Service, tls: ssl.SSLContext | None) -> None:
+    """SIGHUP: log level, keys and certificate as they are now. What cannot be used changes nothing."""
+    from forebay.api.server import load_certificate
+
+    try:
+        settings = loaded.load_again().settings if loaded.load_again else loaded.settings
+        server = settings.server
+        change_level(server.log_level)
+        service.follow_keys(in_any_case=True)
+        if tls is not None and server.certificate:
+            load_certificate(tls, _file(server.certificate), _file(server.certificate_key))
+    except ForebayError as error:
+        _log.error("not all is read again: %s", error, extra={"action": "reload_failed"})
+    else:
+        _log.info("log level, keys and certificate are read again", extra={"action": "reloaded"})
 
 
 def _store(settings: Settings) -> tuple[Store, str]:

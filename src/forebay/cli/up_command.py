@@ -4,7 +4,7 @@ Each line that a part prints is shown with the part's name before it. The worker
 part that ends before it was ready once ends everything with its exit code: settings are wrong, or the port is taken,
 and starting again would not help. One that ends later is started again after a pause that doubles from 1 s to 60 s.
 Ctrl-C and SIGTERM stop the worker first, then the server; the exit code is 0 if both ended cleanly. When `up` itself
-is killed, the parts get SIGTERM.
+is killed, the parts get SIGTERM. SIGHUP goes to the server, which reads keys, certificate and log level again.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class _Household:
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stopping.set())
+        signal.signal(signal.SIGHUP, lambda *_: self._server.hang_up())
         try:
             code = self._run()
         finally:

@@ -26,6 +26,9 @@ from typing import NamedTuple, Protocol
 
 Buffers = Sequence[bytes | bytearray | memoryview]
 
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+"""Messages are their owner's business: no other user of the machine reads them from the disk."""
+
 _BUFFERS_PER_CALL = 512
 """`pwritev` takes at most IOV_MAX (1024 on Linux) buffers."""
 
@@ -200,13 +203,18 @@ class RealLock:
             self._fd = -1
 
 
+def private_opener(path: str, flags: int) -> int:
+    """For `open`, of files that only their owner may read."""
+    return os.open(path, flags, FILE_MODE)
+
+
 class RealFilesystem:
-    """The operating system's own. Directories and files are made with the umask's permissions."""
+    """The operating system's own. Only this user may look into directories and files that it makes."""
 
     def open(self, path: Path, *, write: bool = False, create: bool = False, append: bool = False) -> RealFile:
         flags = os.O_RDWR if write or create or append else os.O_RDONLY
         flags |= (os.O_CREAT if create else 0) | (os.O_APPEND if append else 0)
-        return RealFile(os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666))
+        return RealFile(os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE))
 
     def status(self, path: Path) -> Status:
         try:
@@ -223,7 +231,7 @@ class RealFilesystem:
         return sorted(os.listdir(path))  # noqa: PTH208 -- names, not paths: there may be thousands
 
     def make_directory(self, path: Path) -> None:
-        path.mkdir(exist_ok=True)
+        path.mkdir(FOLDER_MODE, exist_ok=True)
 
     def sync_directory(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -242,7 +250,7 @@ class RealFilesystem:
         path.rmdir()
 
     def lock(self, path: Path, owner: str) -> RealLock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The owner's name is a courtesy to the next one; on a full disk the lock holds without it.
@@ -276,7 +284,7 @@ class RealFilesystem:
             return None
 
     def _locked(self, path: Path, operation: int) -> RealLock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
         try:
             fcntl.flock(fd, operation)
         except BaseException:

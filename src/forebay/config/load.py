@@ -8,8 +8,9 @@ works around it today. All faults of all layers are raised at once as `SettingsR
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,6 +28,7 @@ from forebay.config.layers import (
     flag_layer,
     profile_layer,
 )
+from forebay.config.masking import masked
 from forebay.config.model import Settings
 from forebay.config.yaml_file import read_yaml
 from forebay.errors import SettingFault, SettingsRefused
@@ -47,6 +49,8 @@ class Loaded:
     origins: Mapping[str, Origin]
     file: Path | None = None
     """The YAML file that was read."""
+    load_again: Callable[[], Loaded] | None = None
+    """Reads the same file, environment and flags as they are then. Raises SettingsRefused."""
 
     def values(self) -> dict[str, object]:
         """Every key with its value the way it is written in YAML: `512Mi`, `30s`, True."""
@@ -78,7 +82,8 @@ def load(
         raise SettingsRefused(faults)
     settings = Settings.model_validate(_nested({key: value for key, (value, _) in values.items()}))
     origins = {key: values[key][1] if key in values else DEFAULT for key in KEYS}
-    return Loaded(settings, MappingProxyType(origins), file)
+    again = partial(load, file=file, file_named_by=file_named_by, environ=environ, flags=flags, aliases=aliases)
+    return Loaded(settings, MappingProxyType(origins), file, again)
 
 
 def count_in_file(loaded: Loaded) -> int:
@@ -104,7 +109,7 @@ def _judge(entries: Iterable[Entry], faults: list[SettingFault]) -> dict[str, tu
 
 
 def _fault(entry: Entry, allowed: str) -> SettingFault:
-    shown = entry.value
+    shown = masked(entry.value) if isinstance(entry.value, str) else entry.value
     if len(repr(shown)) > VALUE_SHOWN_MAX:
         shown = str(shown)[: VALUE_SHOWN_MAX - 1] + "…"
     return SettingFault(entry.key, shown, allowed, entry.origin.text)

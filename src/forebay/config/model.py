@@ -98,6 +98,13 @@ class ServerSettings(Section):
         le=timedelta(hours=1),
         description="How long requests that are under way may take to end when the server stops.",
     )
+    stop_delay: Duration = Field(
+        default=timedelta(seconds=0),
+        ge=timedelta(seconds=0),
+        le=timedelta(hours=1),
+        description="How long the server goes on serving when it is told to stop, with `/readyz` saying that it is not "
+        "ready: time for a balancer to notice. A second signal ends it.",
+    )
     retention_interval: Duration = Field(
         default=timedelta(seconds=30),
         ge=timedelta(seconds=1),
@@ -125,7 +132,14 @@ class ServerSettings(Section):
     )
     keys: str = Field(
         default="",
-        description="The file with the API keys. Without one, everybody who can connect may do everything.",
+        description="The file with the API keys, read again when it changes. Without one, everybody who can connect "
+        "may do everything.",
+    )
+    allowed_hosts: str = Field(
+        default="",
+        description="The names by which clients call this server (their `Host` header), with commas between them; `*` "
+        "allows any. Loopback names always do. If empty, a server without keys on a loopback address serves loopback "
+        "names only, so that no web page can reach it by way of a name of its own.",
     )
     encryption_key_file: str = Field(
         default="",
@@ -134,9 +148,12 @@ class ServerSettings(Section):
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning",
-        description="What the server writes to stderr. `info` tells of every flush of buffer files as well.",
+        description="What the server writes to stderr. `info` tells of start and stop, of refused keys and of every "
+        "flush of buffer files as well. Read again on SIGHUP.",
     )
-    certificate: str = Field(default="", description="The file with the certificate chain (PEM), for HTTPS.")
+    certificate: str = Field(
+        default="", description="The file with the certificate chain (PEM), for HTTPS. Read again on SIGHUP."
+    )
     certificate_key: str = Field(default="", description="The file with the private key (PEM) of the certificate.")
 
 

@@ -24,7 +24,7 @@ from msgspec import Raw, Struct
 
 from forebay.broker.encryption import Address, Cipher
 from forebay.broker.messages import PushItem
-from forebay.errors import Permanent
+from forebay.errors import BatchRefused, Permanent
 from forebay.model.queue import DEFAULT_PARTITION
 
 LENGTH_BYTES = 4
@@ -85,7 +85,7 @@ def _frame(item: PushItem, is_failover: bool, now_us: int, cipher: Cipher | None
     text = text[:-1]
     size = len(text) + _CHECK_BYTES
     if size > FRAME_BYTES_MAX:
-        raise Permanent(f"a message of {size} bytes does not fit into a buffer file")
+        raise BatchRefused(f"a message of {size} bytes does not fit into a buffer file")
     return b"".join((size.to_bytes(LENGTH_BYTES, "little"), text, _CHECK, _sum_of(text), b'"}'))
 
 

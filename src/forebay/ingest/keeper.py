@@ -248,7 +248,12 @@ class BufferKeeper:
 
     def note_failure(self, reason: str) -> None:
         if self.health.failed(reason, self._clock.now_us()):
-            _log.error("failover begins, pushes go to %s: the store is away: %s", self.directory.base, reason)
+            _log.error(
+                "failover begins, pushes go to %s: the store is away: %s",
+                self.directory.base,
+                reason,
+                extra={"action": "failover_began"},
+            )
 
     def _note_disk_trouble(self, error: DiskTrouble) -> None:
         """Once, until it is over: it is tried again all the time."""
@@ -258,7 +263,7 @@ class BufferKeeper:
 
     def note_success(self) -> None:
         if self.health.succeeded(self._clock.now_us()):
-            _log.warning("failover ends: the store takes messages again")
+            _log.warning("failover ends: the store takes messages again", extra={"action": "failover_ended"})
 
     async def figures(self) -> BufferFigures:
         lanes = {lane: lane_figures(drainer) for lane, drainer in self.drainers.items()}

@@ -1,4 +1,7 @@
-"""Small scripts that stand before Java and Python, written once into the user's cache."""
+"""Small scripts that stand before Java and Python, written once into the user's cache.
+
+They are run, so they are taken only from where no other user can write: see `own_folder`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 import pyspark
+
+from forebay.spark.own_folder import is_own, own_folder, temporary_folder
 
 _PYTHON = """#!/bin/sh
 # Spark puts its Python code before everything else as zips, which each process would have to compile anew, and a jar.
@@ -34,14 +39,18 @@ PYTHONPATH="$kept" exec "{python}" "$@"
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     home = environ.get("XDG_CACHE_HOME") or (Path(environ["HOME"]) / ".cache" if environ.get("HOME") else None)
-    return Path(home or tempfile.gettempdir()) / "forebay"
+    return Path(home) / "forebay" if home else temporary_folder()
 
 
 def written_script(text: str, folder: Path, kind: str, name: str) -> Path:
     """The script's path, `<folder>/<kind>-<what is in it>/<name>`."""
-    script = folder / f"{kind}-{blake2b(text.encode(), digest_size=6).hexdigest()}" / name
-    if not os.access(script, os.X_OK):
-        script.parent.mkdir(parents=True, exist_ok=True)
+    mark = blake2b(text.encode(), digest_size=6).hexdigest()
+    home = own_folder(own_folder(folder) / f"{kind}-{mark}")
+    if own_folder((home / name).parent) != (home / name).parent:
+        home = Path(tempfile.mkdtemp(prefix="forebay-"))
+        own_folder((home / name).parent)
+    script = home / name
+    if not (is_own(script) and os.access(script, os.X_OK) and script.read_text() == text):
         # Several processes may do this at once: each writes a file of its own, and the last one stays.
         with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as file:
             file.write(text)

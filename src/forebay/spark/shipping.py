@@ -5,13 +5,13 @@ Only `spark/` and what it imports is ever loaded there: the standard library, Py
 
 from __future__ import annotations
 
-import os
 import tempfile
 import zipfile
 from hashlib import blake2b
 from pathlib import Path
 
 import forebay
+from forebay.spark.own_folder import own_folder, temporary_folder
 
 _SUFFIXES = frozenset({".py", ".sql", ".typed"})
 _STAMP = (1980, 1, 1, 0, 0, 0)
@@ -26,7 +26,7 @@ def package_zip(folder: Path | None = None) -> Path:
     for name, data in content:
         mark.update(f"{name} {len(data)}\n".encode())
         mark.update(data)
-    target = (folder or _own_folder()) / f"forebay-{forebay.__version__}-{mark.hexdigest()}.zip"
+    target = (folder or own_folder(temporary_folder())) / f"forebay-{forebay.__version__}-{mark.hexdigest()}.zip"
     # A machine that lost its power may have kept the name and lost the content.
     if not zipfile.is_zipfile(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -39,13 +39,3 @@ def package_zip(folder: Path | None = None) -> Path:
                 archive.writestr(zipfile.ZipInfo(name, _STAMP), data, zipfile.ZIP_DEFLATED)
         Path(file.name).replace(target)
     return target
-
-
-def _own_folder() -> Path:
-    """A folder of this user's: code is loaded from it, so nobody else may write there."""
-    folder = Path(tempfile.gettempdir()) / f"forebay-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    state = folder.lstat()
-    if state.st_uid != os.getuid() or state.st_mode & 0o022 or folder.is_symlink():
-        return Path(tempfile.mkdtemp(prefix="forebay-"))
-    return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import uuid
@@ -17,18 +18,21 @@ from hypothesis import strategies as st
 from forebay.api.answers import iso, message_id
 from forebay.api.app import App
 from forebay.api.exchange import Answer, Request
-from forebay.api.problems import STATUSES, TITLES, problem_of
+from forebay.api.problems import STATUSES, TITLES, without_paths
 from forebay.api.service import Service
 from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.waiting import WaitingRoom
 from forebay.errors import (
     AppendFailed,
+    DamagedRange,
     DiskFull,
     ForebayError,
     InvariantBroken,
     LogClosed,
+    LogNotAccessible,
     PayloadInClear,
     QueueFull,
+    SegmentDamaged,
     StoreUnavailable,
     UnknownQueue,
 )
@@ -48,11 +52,14 @@ class BrokenStore(MemoryStore):
         raise self._error
 
 
-def told(store: MemoryStore, method: str, path: str, body: bytes = b"") -> tuple[int, dict[bytes, bytes], bytes]:
+def told(
+    store: MemoryStore, method: str, path: str, body: bytes = b"", folders: tuple[str, ...] = ()
+) -> tuple[int, dict[bytes, bytes], bytes]:
     """One request from beginning to end."""
 
     async def run() -> Answer:
-        app = App(Service(store, WaitingRoom(asyncio.get_running_loop()), FakeClock(), is_started=True))
+        waiting = WaitingRoom(asyncio.get_running_loop())
+        app = App(Service(store, waiting, FakeClock(), is_started=True, folders=folders))
         raw_path, _, query = path.encode().partition(b"?")
         request = Request(method, raw_path, query)
         request.stream.feed(body)
@@ -65,6 +72,7 @@ def told(store: MemoryStore, method: str, path: str, body: bytes = b"") -> tuple
     return status, {b"content-type": content_type, **dict(headers)}, text
 
 
+DAMAGE = DamagedRange("00.seg", 0, 8, 1, 1, "checksum")
 PUSH = b'{"items":[{"queue":"q","payload":1}]}'
 
 
@@ -78,7 +86,9 @@ PUSH = b'{"items":[{"queue":"q","payload":1}]}'
         (LogClosed(Path("data")), 503, False),
         (PayloadInClear("q"), 503, False),
         (UnknownQueue("q"), 404, False),
-        (ForebayError("refused"), 400, False),
+        (ForebayError("refused"), 500, False),
+        (SegmentDamaged(Path("log"), DAMAGE), 500, False),
+        (LogNotAccessible(Path("log"), "Permission denied"), 503, False),
     ],
 )
 def test_error_of_the_store_has_its_status(error: Exception, status: int, is_retried: bool) -> None:
@@ -105,8 +115,41 @@ def test_every_error_has_a_title_and_the_special_comes_before_the_general() -> N
         assert not any(issubclass(kind, earlier) for earlier, _, _ in STATUSES[:place])
 
 
-def test_unknown_refusal_is_400() -> None:
-    assert problem_of(ForebayError("no")).status == 400
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (SegmentDamaged(Path("/srv/data/log"), DAMAGE), 500, "damaged"),
+        (LogNotAccessible(Path("/srv/data/log"), "Permission denied"), 503, "log_unusable"),
+        (LogNotAccessible(Path("here/log"), "Permission denied"), 503, "log_unusable"),
+        (DiskFull(Path("/srv/data/log/00.seg"), "no space left on device"), 507, "disk_full"),
+        (StoreUnavailable("/srv/data/broker.sqlite: disk I/O error"), 503, "store_unavailable"),
+        (OSError(errno.EROFS, "Read-only file system", "/srv/data/stages/1"), 503, "system"),
+        (OSError(errno.EMFILE, "Too many open files", "/srv/data/stages/1"), 503, "system"),
+        (OSError(errno.ENOSPC, "No space left on device", "/srv/data/stages/1"), 507, "disk_full"),
+    ],
+)
+def test_fault_of_the_server_is_5xx_and_its_place_is_in_the_log_alone(
+    error: Exception, status: int, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    found, _, body = told(BrokenStore(error), "POST", "/api/v1/push", PUSH, folders=("here", "/work/here"))
+    assert (found, json.loads(body)["code"]) == (status, code)
+    assert b"/srv" not in body
+    assert b"here" not in body
+    (record,) = caplog.records
+    assert str(error) in record.getMessage()
+    assert getattr(record, "action", "") == f"request_{code}"
+
+
+def test_names_of_queues_are_no_paths() -> None:
+    detail = "queue '/a/b' is damaged, see https://example.org/a/b, at 1/2 of /srv/x/y"
+    assert without_paths(detail, []) == "queue 'b' is damaged, see https://example.org/a/b, at 1/2 of y"
+
+
+def test_refusal_that_the_request_is_to_blame_for_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "forebay")
+    assert told(BrokenStore(UnknownQueue("q")), "POST", "/api/v1/push", PUSH)[0] == 404
+    assert not [record for record in caplog.records if record.name.startswith("forebay")]
 
 
 def test_push_and_pop_of_several_queues_in_one_request() -> None:

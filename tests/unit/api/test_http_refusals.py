@@ -28,6 +28,12 @@ MALFORMED = {
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "HTTP/2 by name": b"GET / HTTP/2.0\r\n\r\n",
     "HTTP/0.9": b"GET /\r\n\r\n",
+    "chunks in HTTP/1.0": b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "the same host twice": b"GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n",
+    "compressed chunks": b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "chunks twice": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunks of chunks": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
     "CONNECT": b"CONNECT host:80 HTTP/1.1\r\nHost: host\r\n\r\n",
     "no ASCII": b"GET /\xc3\xa9 HTTP/1.1\r\n\r\n",
 }

@@ -7,6 +7,7 @@ import json
 
 from fixtures.served_app import on_uvloop, served
 from forebay.api.exchange import Answer, Request, refusal
+from forebay.api.memory import Memory
 from forebay.api.problems import not_found
 from forebay.client import AsyncClient
 
@@ -15,6 +16,7 @@ class OlderServer:
     """It answers with messages one by one whatever is asked for, and knows of no leases that end as a whole."""
 
     def __init__(self) -> None:
+        self.memory = Memory()
         self.asked: list[str] = []
         self.acknowledged: list[str] = []
 

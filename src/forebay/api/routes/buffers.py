@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from forebay.api.answers import answered
 from forebay.api.exchange import Answer, Request
+from forebay.api.problems import without_paths
 from forebay.api.routing import Needs, Route, Scope
 from forebay.api.service import Service
 from forebay.ingest.figures import NO_BUFFERS, BufferFigures
@@ -53,7 +54,7 @@ async def show_buffers(service: Service, request: Request) -> Answer:
             figures.pending,
             figures.failed,
             service.is_db_healthy,
-            figures.reason or None,
+            without_paths(figures.reason, service.folders) or None,
             str(recovery) if recovery and recovery.is_running else None,
             figures.size_bytes,
             round(figures.oldest_seconds, 3),

@@ -14,7 +14,9 @@ from forebay.model.queue import OptionsRefused, options_from_wire, options_to_wi
 
 
 async def configure(service: Service, request: Request) -> Answer:
-    """Every option that is not given gets its default, as with Queen. An option that is not known is refused."""
+    """Every option that is not given gets its default, as with Queen. An option that is not known is refused. To change
+    a queue that is there needs a key of scope admin.
+    """
     body = await read_body(ConfigureBody, request)
     checked_name(body.queue, "queue")
     for field, name in (("namespace", body.namespace), ("task", body.task)):
@@ -25,7 +27,11 @@ async def configure(service: Service, request: Request) -> Answer:
     except OptionsRefused as refused:
         field, _, detail = refused.faults[0].partition(": ")
         raise wrong(field, "; ".join([detail, *refused.faults[1:]])) from refused
-    queue = await service.store.configure(body.queue, options, body.namespace or "", body.task or "")
+    namespace, task = body.namespace or "", body.task or ""
+    existing = await service.store.queue(body.queue)
+    if existing is not None and (existing.options, existing.namespace, existing.task) != (options, namespace, task):
+        service.access.check(request.headers, Scope.ADMIN)
+    queue = await service.store.configure(body.queue, options, namespace, task)
     service.waiting.learn(queue.name, queue.namespace, queue.task)
     return answered(ConfigureAnswer(True, queue.name, queue.namespace, queue.task, options_to_wire(queue.options)))
 

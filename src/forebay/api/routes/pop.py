@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 
-from forebay.api.answer_sizes import readable_bytes
+from forebay.api.answer_sizes import limited
 from forebay.api.answers import PopAnswer, PopColumns
 from forebay.api.exchange import NO_CONTENT, Answer, ClientGone, Request
 from forebay.api.pop_query import NAMESPACE, QUERY, TASK, Question, question_of
@@ -60,7 +60,8 @@ async def _pop(service: Service, request: Request, question: Question, asked: Po
         return NO_CONTENT
     service.counts.popped += len(popped.messages)
     answer = shaped(question.shape, asked, popped, question.is_autopilot)
-    service.answer_sizes.learn(asked, len(popped.messages), len(answer.body) + sum(map(len, answer.more_body)))
+    size = len(answer.body) + sum(map(len, answer.more_body)) if answer.more_body else len(answer.body)
+    service.answer_sizes.learn(asked, len(popped.messages), size)
     return answer
 
 
@@ -73,27 +74,22 @@ async def _looked(service: Service, request: Request, asked: PopRequest, *, is_c
     if service.is_pop_paused:
         return NOTHING
     memory = service.memory
-    taken_bytes = await memory.take_for_answer(*service.answer_sizes.expected(asked))
+    taken_bytes, least = service.answer_sizes.expected(asked)
+    if not memory.takes_at_once(taken_bytes):
+        taken_bytes = await memory.take_for_answer(taken_bytes, least)
     try:
-        return await _claimed(service, request, asked, readable_bytes(taken_bytes), is_careful=is_careful)
+        asked = limited(asked, taken_bytes)
+        is_finished_here = asked.auto_ack and is_careful
+        popped = await service.store.pop(asked._replace(auto_ack=False) if is_finished_here else asked)
+        if not popped.messages:
+            return popped
+        if request.stream.is_gone:
+            await service.store.release(popped.lease_id)
+            raise ClientGone
+        return await _finished(service, asked, popped) if is_finished_here else popped
     finally:
         # From here on the answer is made and sent in one go; what the client does not take at once is counted there.
         memory.give_back(taken_bytes)
-
-
-async def _claimed(
-    service: Service, request: Request, asked: PopRequest, bytes_max: int, *, is_careful: bool
-) -> Popped:
-    if bytes_max < asked.bytes_max:
-        asked = asked._replace(bytes_max=bytes_max)
-    is_finished_here = asked.auto_ack and is_careful
-    popped = await service.store.pop(asked._replace(auto_ack=False) if is_finished_here else asked)
-    if not popped.messages:
-        return popped
-    if request.stream.is_gone:
-        await service.store.release(popped.lease_id)
-        raise ClientGone
-    return await _finished(service, asked, popped) if is_finished_here else popped
 
 
 async def _finished(service: Service, asked: PopRequest, popped: Popped) -> Popped:

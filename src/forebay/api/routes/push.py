@@ -10,6 +10,7 @@ from forebay.api.bodies import PushBody, decoded, push_items
 from forebay.api.exchange import Answer, Request
 from forebay.api.large_bodies import LARGE_BYTES_MIN, decoded_push
 from forebay.api.parameters import Switch
+from forebay.api.problems import without_paths
 from forebay.api.routing import Needs, Route, Scope
 from forebay.api.run_answer import run_answer
 from forebay.api.service import Service
@@ -36,7 +37,7 @@ async def push(service: Service, request: Request) -> Answer:
     if is_qos0 or (request.query_string and SUMMARY.read(request.query)):
         return _summary(service, pushed, is_qos0=is_qos0)
     if type(pushed) is not PushedRun and 0 in [found.seq for found in pushed]:
-        return answered(_told_in_part(items, pushed, is_healthy=service.is_db_healthy), 201)
+        return answered(_told_in_part(items, pushed, service), 201)
     service.waiting.announce_items(items)
     if type(items) is PushRun and type(pushed) is PushedRun and (text := run_answer(items, pushed)) is not None:
         return Answer(201, text)
@@ -121,14 +122,16 @@ def _told_one(index: int, item: PushItem, found: Pushed) -> PushedItem:
 
 
 def _told_in_part(
-    items: Sequence[PushItem], pushed: Sequence[Pushed], *, is_healthy: bool
+    items: Sequence[PushItem], pushed: Sequence[Pushed], service: Service
 ) -> list[PushedItem | FailedItem]:
     """Where some messages were not stored, or not yet."""
+    is_healthy = service.is_db_healthy
     told: list[PushedItem | FailedItem] = []
     for index, (item, found) in enumerate(zip(items, pushed, strict=True)):
         ids, trace_id = item.transaction_id, item.trace_id or None
         if found.status in (FAILED, UNKNOWN):
-            told.append(FailedItem(index, ids, found.receipt, found.status == UNKNOWN))
+            reason = without_paths(found.receipt, service.folders)
+            told.append(FailedItem(index, ids, reason, found.status == UNKNOWN))
         elif found.seq:
             told.append(_told_one(index, item, found))
         else:

@@ -178,7 +178,7 @@ ROUTES = (
         f"{_QUEUES}/{{queue}}",
         delete_queue,
         "Delete a queue with its messages, groups, dead letters and traces.",
-        Scope.WRITE,
+        Scope.ADMIN,
         answers={200: QueueDeleted},
         problems=(503,),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from forebay.commitlog.filesystem import FILE_MODE
 from forebay.errors import Permanent
 
 VERSION = 4
@@ -27,6 +29,8 @@ class Database:
     """Statements are cached by sqlite3 itself; rows are plain tuples."""
 
     def __init__(self, path: Path) -> None:
+        # SQLite gives its other files the mode of this one.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
         self._is_due = False
         """Whether a transaction waits for its first statement."""

@@ -39,7 +39,7 @@ from forebay.broker.stores.embedded.work_line import Work
 from forebay.clock import Clock
 from forebay.commitlog import LogOptions
 from forebay.commitlog.access import not_accessible, take_lock_of
-from forebay.commitlog.filesystem import Filesystem, Lock
+from forebay.commitlog.filesystem import FOLDER_MODE, Filesystem, Lock
 from forebay.commitlog.layout import QUEUES
 from forebay.errors import DamagedRange, ForebayError, InvariantBroken, StoreUnavailable
 
@@ -66,9 +66,9 @@ class Engine:
     ) -> None:
         """Take the directory, make or open what is in it, and catch up with what a crash left behind."""
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
             self._lock: Lock = take_lock_of(filesystem, directory)
-            (directory / QUEUES).mkdir(exist_ok=True)
+            (directory / QUEUES).mkdir(FOLDER_MODE, exist_ok=True)
             self.database = Database(directory / DATABASE_FILE)
         except OSError as error:
             raise not_accessible(directory, error) from error

@@ -18,7 +18,7 @@ from forebay.broker.arrow import outgoing, staged_rows
 from forebay.broker.bulk import Staged, StageFigures, StageName
 from forebay.broker.stores.embedded.database import Database
 from forebay.clock import Clock
-from forebay.commitlog.filesystem import RealFilesystem, is_disk_full
+from forebay.commitlog.filesystem import FOLDER_MODE, RealFilesystem, is_disk_full, private_opener
 from forebay.errors import DiskFull, StageUnknown, StoreUnavailable
 
 RECORD_BYTES_MAX = 8 << 20
@@ -42,7 +42,7 @@ class Stages:
 
     def sweep(self) -> None:
         """When the store opens: have the folder, and nothing in it that is nobody's."""
-        self._folder.mkdir(exist_ok=True)
+        self._folder.mkdir(FOLDER_MODE, exist_ok=True)
         RealFilesystem().sync_directory(self._folder.parent)
         known = {f"{stage_id}.arrow" for (stage_id,) in self._database.all("SELECT stage_id FROM stages")}
         for path in self._folder.iterdir():
@@ -56,7 +56,7 @@ class Stages:
         path = self._path(stage_id)
         pieces = outgoing.put_together(staged_rows.cut(batches, RECORD_BYTES_MAX), RECORD_BYTES_MAX, RECORD_ROWS_MAX)
         try:
-            with path.open("xb") as file:
+            with open(path, "xb", opener=private_opener) as file:
                 staged_rows.write(pieces, file)
                 file.flush()
                 os.fdatasync(file.fileno())

@@ -1,0 +1,131 @@
+"""A server that runs: its keys, certificate and log level change under it, and it tells when it starts and stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fixtures.certificates import make_certificate
+from fixtures.running_stores import Http
+from forebay.api.access import new_key
+from forebay.testing.running_server import RunningServer, ServerDidNotStart
+
+QUEUES = "/api/v1/resources/queues"
+
+
+def until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < deadline
+
+
+def write_keys(path: Path, *digests: str) -> None:
+    """In one step, as an editor does."""
+    listed = [{"name": f"key {place}", "sha256": digest, "scope": "read"} for place, digest in enumerate(digests)]
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps({"keys": listed}))
+    fresh.replace(path)
+
+
+def status_with(server: RunningServer, key: str) -> int:
+    http = Http(server.url)
+    try:
+        return http.send("GET", QUEUES, None, {"X-API-Key": key}).status
+    finally:
+        http.close()
+
+
+def test_file_of_keys_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    (old, old_digest), (new, new_digest) = new_key(), new_key()
+    write_keys(path, old_digest)
+    with RunningServer(tmp_path / "data", store="memory://", arguments=["--server-keys", str(path)]) as server:
+        assert (status_with(server, old), status_with(server, new)) == (200, 401)
+        write_keys(path, new_digest)
+        until(lambda: status_with(server, new) == 200)
+        assert status_with(server, old) == 401
+        path.write_text("keys: [")
+        until(lambda: "[keys_refused]" in server.errors())
+        assert status_with(server, new) == 200
+        path.unlink()
+        until(lambda: server.errors().count("[keys_refused]") == 2)
+        assert status_with(server, new) == 200
+        write_keys(path, old_digest)
+        until(lambda: status_with(server, old) == 200)
+
+
+def test_hangup_reads_certificate_and_log_level_again_and_kills_nothing(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    settings = tmp_path / "forebay.yaml"
+    settings.write_text("server: {log_level: error}\n")
+    words = ["--config", str(settings), "--server-certificate", str(certificate), "--server-certificate-key", str(key)]
+    with RunningServer(tmp_path / "data", store="memory://", arguments=words) as server:
+        port = int(server.url.rpartition(":")[2])
+
+        def served() -> str:
+            return ssl.get_server_certificate(("127.0.0.1", port), timeout=30)
+
+        assert served() == certificate.read_text()
+        make_certificate(tmp_path)
+        settings.write_text("server: {log_level: info}\n")
+        assert served() != certificate.read_text()
+        os.kill(server.pid, signal.SIGHUP)
+        until(lambda: "[reloaded]" in server.errors())
+        assert served() == certificate.read_text()
+        good = certificate.read_text()
+        certificate.write_text("no certificate")
+        os.kill(server.pid, signal.SIGHUP)
+        until(lambda: "[reload_failed]" in server.errors())
+        assert served() == good
+        assert server.stop() == 0
+
+
+def test_key_without_a_certificate_is_refused(tmp_path: Path) -> None:
+    _, key = make_certificate(tmp_path)
+    words = ["--server-certificate-key", str(key)]
+    with pytest.raises(ServerDidNotStart, match="a key without a certificate"):
+        RunningServer(tmp_path / "data", store="memory://", arguments=words).start()
+
+
+def test_server_that_stops_is_not_ready_and_serves_until_its_delay_is_over(tmp_path: Path) -> None:
+    words = ["--server-stop-delay", "1h", "--server-log-level", "info"]
+    with RunningServer(tmp_path / "data", store="memory://", arguments=words) as server:
+        http = Http(server.url)
+        assert http.get("/readyz").status == 200
+        os.kill(server.pid, signal.SIGTERM)
+        until(lambda: http.get("/readyz").status == 503)
+        assert http.get("/readyz").json["reasons"] == ["the server is stopping"]
+        fresh = Http(server.url)
+        assert fresh.post("/push", {"items": [{"queue": "q", "payload": 1}]}).status == 201
+        fresh.close()
+        http.close()
+        assert server.stop() == 0
+
+
+def test_log_tells_of_start_stop_and_refused_keys_with_time_and_action(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    write_keys(path, new_key()[1])
+    words = ["--server-log-level", "info", "--server-keys", str(path)]
+    with RunningServer(tmp_path / "data", arguments=words) as server:
+        assert status_with(server, "a guess") == 401
+        assert server.stop() == 0
+        lines = server.errors().splitlines()
+    assert lines
+    pattern = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z forebay: [A-Z]+: \[([\w.]+)\] .+")
+    actions = [found[1] if (found := pattern.fullmatch(line)) else line for line in lines]
+    assert [action for action in actions if action in ("started", "refused_unauthorized", "stopping", "stopped")] == [
+        "started",
+        "refused_unauthorized",
+        "stopping",
+        "stopped",
+    ]
+    assert not [line for line in lines if not pattern.fullmatch(line)]
+    assert "a guess" not in "".join(lines)
