@@ -454,7 +454,9 @@ def test_admin_calls_are_all_answered(any_server: RunningServer) -> None:
         assert (await admin.list_messages(queue=queue))["messages"][0]["data"] == {"n": 1}
         shown = await admin.get_message(message["partitionId"], message["transactionId"])
         assert shown["id"] == pushed["messageId"]
-        assert (await admin.get_status())["queues"] >= 1
+        status = await admin.get_status()
+        assert queue in {entry["name"] for entry in status["queues"]}
+        assert sum(point["ingested"] for point in status["throughput"]) >= 1
         assert (await admin.get_queue_stats())["queues"]
         assert (await admin.get_queue_detail(queue))["consumerGroups"][0]["name"] == "g"
         assert (await admin.get_analytics())["messages"]["total"] >= 1
@@ -462,8 +464,9 @@ def test_admin_calls_are_all_answered(any_server: RunningServer) -> None:
         assert (await admin.get_consumer_group("g"))["name"] == "g"
         assert await admin.get_lagging_consumers(3600) == []
         assert (await admin.health())["status"] == "healthy"
-        assert (await admin.get_system_metrics())["points"]
-        assert (await admin.get_worker_metrics())["points"]
+        (replica,) = (await admin.get_system_metrics())["replicas"]
+        assert replica["timeSeries"][-1]["metrics"]["memory"]["rss_bytes"]["last"] > 1_000_000
+        assert sum(point["popMessages"] for point in (await admin.get_worker_metrics())["timeSeries"]) >= 1
         assert (await admin.get_trace_names())["total"] >= 0
 
     drive(any_server, step)

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 
 from forebay.api.access import Access
 from forebay.api.body_stream import BODY_BYTES_MAX
+from forebay.api.history import Figures, History
 from forebay.api.memory import Memory
 from forebay.api.problems import unavailable
 from forebay.api.routing import Needs
+from forebay.broker import delivery
 from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.store import POP_MAINTENANCE, PUSH_MAINTENANCE, Store
 from forebay.broker.waiting import WaitingRoom
@@ -21,6 +23,8 @@ from forebay.clock import Clock
 from forebay.errors import ForebayError, StoreUnavailable
 from forebay.ingest import Intake
 from forebay.ingest.backlog import Place
+
+HISTORY_SECONDS = 10.0
 
 _log = logging.getLogger("forebay.api")
 
@@ -40,6 +44,8 @@ class Counts:
     duplicates: int = 0
     popped: int = 0
     acknowledged: Counter[str] = field(default_factory=Counter)
+    removed: int = 0
+    """Messages that retention removed."""
     bytes_in: int = 0
 
 
@@ -60,6 +66,7 @@ class Service:
     commit_seconds: float = 30 * 86_400.0
     trace_seconds: float = 30 * 86_400.0
     flag_seconds: float = 1.0
+    history: History = field(default_factory=History)
     started_us: int = 0
     is_started: bool = False
     is_stopping: bool = False
@@ -79,6 +86,7 @@ class Service:
         self._background = [
             asyncio.create_task(self._every(self.flag_seconds, self.look_at_flags)),
             asyncio.create_task(self._every(self.retention_seconds, self._retain)),
+            asyncio.create_task(self._every(HISTORY_SECONDS, self._note)),
         ]
         self.is_started = True
 
@@ -149,9 +157,25 @@ class Service:
             self.intake.keeper.is_paused = is_paused
 
     async def _retain(self) -> None:
-        await self.store.apply_retention()
+        self.counts.removed += await self.store.apply_retention()
         await self.store.expire_stages(self.stage_seconds, self.commit_seconds)
         await self.store.expire_traces(self.trace_seconds)
+
+    async def _note(self) -> None:
+        self.note_figures()
+
+    def note_figures(self) -> None:
+        """Let the history know what this server has done so far."""
+        counts, acks = self.counts, self.counts.acknowledged
+        figures = Figures(
+            pushed=counts.pushed,
+            popped=counts.popped,
+            completed=acks[delivery.COMPLETED],
+            failed=acks[delivery.FAILED] + acks[delivery.RETRY],
+            dead=acks[delivery.DEAD],
+            removed=counts.removed,
+        )
+        self.history.note(self.clock.now_us(), figures)
 
     async def _every(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -10,8 +10,8 @@ import forebay
 from forebay.api.answers import answered, iso
 from forebay.api.exchange import Answer, Request
 from forebay.api.problems import Problem
+from forebay.api.routes.analytics import Totals, totals_of
 from forebay.api.routes.buffers import buffer_lines
-from forebay.api.routes.status import Throughput, throughput_of
 from forebay.api.routing import Needs, Route, Scope
 from forebay.api.service import Service
 from forebay.errors import StoreUnavailable
@@ -39,7 +39,7 @@ class Health(Struct, rename="camel"):
 class MetricsJson(Struct, rename="camel"):
     uptime_seconds: float
     requests: int
-    messages: Throughput
+    messages: Totals
     waiting_consumers: int
 
 
@@ -78,7 +78,7 @@ async def metrics(service: Service, request: Request) -> Answer:
     if b"application/json" in request.header(b"accept"):
         uptime = (service.clock.now_us() - service.started_us) / 1_000_000
         requests = sum(service.counts.requests.values())
-        return answered(MetricsJson(uptime, requests, throughput_of(service), len(service.waiting)))
+        return answered(MetricsJson(uptime, requests, totals_of(service), len(service.waiting)))
     return await prometheus(service, request)
 
 
