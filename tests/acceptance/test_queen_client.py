@@ -470,3 +470,35 @@ def test_admin_calls_are_all_answered(any_server: RunningServer) -> None:
         assert (await admin.get_trace_names())["total"] >= 0
 
     drive(any_server, step)
+
+
+def test_dead_message_is_retried_and_options_of_queen_are_kept(any_server: RunningServer) -> None:
+    async def step(client: Client) -> None:
+        queue = fresh()
+        made = await client.queue(queue).config({"ttl": 3600, "dead_letter_queue": True}).create()
+        assert (made["options"]["ttl"], made["options"]["deadLetterQueue"]) == (3600, True)
+        await client.queue(queue).push([{"data": 1}])
+        (message,) = await popped(client, queue)
+        assert (await client.ack(message, "dlq"))["success"] is True
+        told = await client.admin.retry_message(message["partitionId"], message["transactionId"])
+        assert told["replayed"] == 1
+        assert data(await popped(client, queue)) == [1]
+
+    drive(any_server, step)
+
+
+def test_what_is_not_here_is_said_in_words(any_server: RunningServer) -> None:
+    async def step(client: Client) -> None:
+        queue = fresh()
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: client.kv.get("space", "key"),
+            lambda: client.ephemeral.push(queue, [{"data": 1}]),
+            lambda: client.queue(queue).fetch(["Default"]),
+            lambda: client.transaction().once("space", "key", forever=True).queue(queue).push([{"data": 1}]).commit(),
+        ]
+        for call in calls:
+            with pytest.raises(Exception, match="Forebay has no|is not known here"):
+                await call()
+        assert await popped(client, queue) == []
+
+    drive(any_server, step)

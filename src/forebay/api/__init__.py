@@ -1,4 +1,4 @@
-"""HTTP: the broker as its users see it, on `/api/v1`, so compatible that Queen's published clients work unchanged.
+"""HTTP: the broker as its users see it, on `/api/v1`, in Queen's protocol; `docs/guides/from-queen.md` says how far.
 
 A request's way through this room, and who does what on it:
 
