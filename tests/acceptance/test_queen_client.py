@@ -497,7 +497,7 @@ def test_what_is_not_here_is_said_in_words(any_server: RunningServer) -> None:
             lambda: client.transaction().once("space", "key", forever=True).queue(queue).push([{"data": 1}]).commit(),
         ]
         for call in calls:
-            with pytest.raises(Exception, match="Forebay has no|is not known here"):
+            with pytest.raises(Exception, match=r"Forebay has no|is not known here"):
                 await call()
         assert await popped(client, queue) == []
 
