@@ -5,7 +5,7 @@ pyarrow nor rich is imported for them. To add a command, write `cli/NAME_command
 
 `run` is the whole life of a process: respell the words (see `dashes`), let Typer call the command, and turn whatever
 comes out of it into a message and an exit code (see `output`). No error that Forebay raises on purpose shows a
-traceback; every other exception does, and is called a bug.
+traceback, and no path that cannot be used (see `usable_paths`); every other exception does, and is called a bug.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import forebay
 from forebay.cli import output
 from forebay.cli.dashes import Options, respell
 from forebay.cli.output import ExitCode
+from forebay.cli.usable_paths import as_unusable
 from forebay.errors import ForebayError, InvariantBroken
 
 # Typer exports BadParameter but not its parent, which moved between releases; the parent is what ends in exit code 2.
@@ -179,6 +180,13 @@ def _run(words: Sequence[str], commands: Sequence[Command]) -> int:
         return ExitCode.REFUSED
     except BrokenPipeError:
         raise
+    except OSError as error:
+        unusable = as_unusable(error)
+        if unusable is None:
+            output.report_bug(error)
+            return ExitCode.BUG
+        output.fail(unusable)
+        return ExitCode.REFUSED
     except Exception as error:  # noqa: BLE001 - the last line of defence, and it says so
         output.report_bug(error)
         return ExitCode.BUG

@@ -20,11 +20,12 @@ from typing import Annotated
 import typer
 
 from forebay.api.service import Service
-from forebay.assemble import api_service, broker_store
+from forebay.assemble import api_service, broker_store, buffer_directory
 from forebay.broker.store import Store
 from forebay.cli import output
 from forebay.cli.port_owner import port_owner
 from forebay.cli.settings_flags import with_settings
+from forebay.cli.usable_paths import writable_directory
 from forebay.config.keys import KEYS, ValueRefused
 from forebay.config.load import Loaded
 from forebay.config.model import ServerSettings, Settings
@@ -131,6 +132,9 @@ def _run(settings: Settings, listening: socket.socket) -> None:
 
     from forebay.api.server import Listening, serve
 
+    if settings.server.store == "embedded":
+        writable_directory(settings.data_dir, "data_dir")
+    writable_directory(buffer_directory(settings), "buffer.dir" if settings.buffer.dir else "data_dir")
     store, store_name = _store(settings)
     where = Listening(
         listening,
