@@ -54,7 +54,7 @@ def test_make_alone_explains_every_target() -> None:
 
 def test_quickstart_example_runs_as_printed(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "quickstart.md").read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    *_, example = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )

@@ -63,6 +63,7 @@ COMMANDS = (
     Command("up", "forebay.cli.up_command:up", "Serve queues and run flows: server and worker in one.", "First steps"),
     Command("push", "forebay.cli.push_command:push", "Push messages: one, from a pipe, or from a file.", "Messages"),
     Command("pop", "forebay.cli.pop_command:pop", "Take messages, print and acknowledge them.", "Messages"),
+    Command("ack", "forebay.cli.pop_command:ack", "Finish what `pop --no-ack` has leased.", "Messages"),
     Command("tail", "forebay.cli.pop_command:tail", "Look at the last messages, and follow.", "Messages"),
     Command("queues", "forebay.cli.broker_commands:queues", "List queues.", "Messages"),
     Command("groups", "forebay.cli.broker_commands:groups", "List groups and their lag.", "Messages"),
