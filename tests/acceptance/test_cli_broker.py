@@ -46,9 +46,7 @@ def test_pop_says_why_there_is_nothing(server: RunningServer) -> None:
     forebay(server, "push", "leased", stdin="1\n2\n")
     assert forebay(server, "pop", "leased@g", "--no-ack").stdout == "1\n"
     why = forebay(server, "pop", "leased@g").stderr
-    assert re.fullmatch(
-        r"nothing now: 2 wait for group 'g', 1 of them leased; some may come at \S+Z, in \d+ s\n", why
-    )
+    assert re.fullmatch(r"nothing now: 2 wait for group 'g', 1 of them leased; some may come at \S+Z, in \d+ s\n", why)
     forebay(server, "pop", "leased", "--batch", "9")
     assert forebay(server, "pop", "leased").stderr == (
         "nothing: no message of 'leased' waits for the queue's own group\n"
