@@ -63,6 +63,31 @@ def test_quickstart_example_runs_as_printed(tmp_path: Path) -> None:
     assert done.stdout == printed
 
 
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in ("forebay", "msgspec", "httptools"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Blocked())
+from forebay.client import AsyncClient, Client
+
+with Client("http://127.0.0.1:1", attempts=1) as client:
+    try:
+        client.push("orders", {"id": 7})
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+def test_a_client_needs_two_packages() -> None:
+    done = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "Unreachable\n"), done.stderr
+
+
 def test_a_server_starts_without_loading_pandas() -> None:
     """pyarrow loads it when it makes something of a Python value: half a second of every start."""
     program = "import sys, forebay.assemble; print('pandas' in sys.modules)"

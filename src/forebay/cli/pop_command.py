@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from base64 import b64encode
 from collections import deque
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
@@ -48,14 +49,15 @@ def pop(
                         "leaseId": message.lease_id,
                         "attempts": message.attempts,
                         "createdAt": message.created_at,
-                        "data": message.data,
+                        "data": _shown(message),
+                        "encoding": "base64" if message.is_binary else "json",
                     }
                     for message in found
                 ]
             )
         else:
             for message in found:
-                output.say(message.raw.decode())
+                output.say(_shown(message) if message.is_binary else message.raw.decode())
         output.finish()
         if not found:
             output.tell(_why_nothing(client, place))
@@ -63,6 +65,10 @@ def pop(
             _tell_lease(client, place, found)
         elif not client.ack(found):
             output.tell("some messages were not acknowledged: their lease was over")
+
+
+def _shown(message: Message) -> Any:
+    return b64encode(message.raw).decode() if message.is_binary else message.data
 
 
 def _why_nothing(client: Client, place: Address) -> str:
