@@ -12,6 +12,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from forebay.api.access import Access, read_keys
+from forebay.api.disk_watch import DiskWatch
 from forebay.api.memory import Memory
 from forebay.api.service import Limits, Service
 from forebay.broker.encryption import cipher_from
@@ -85,6 +86,7 @@ def api_service(settings: Settings, store: Store, *, store_name: str) -> Service
         stage_seconds=server.stage_retention.total_seconds(),
         commit_seconds=server.commit_retention.total_seconds(),
         trace_seconds=server.trace_retention.total_seconds(),
+        disks=DiskWatch([*([settings.data_dir] if server.store == "embedded" else []), buffer_directory(settings)]),
     )
 
 

@@ -99,7 +99,9 @@ def test_queues_and_groups_tell_what_waits(server: RunningServer) -> None:
     assert (queue["messages"]["total"], queue["messages"]["pending"]) == (3, 2)
     (group,) = [g for g in json.loads(forebay(server, "groups", "-o", "json").stdout) if g["name"] == "slow"]
     assert group["totalLag"] == 2
-    assert "lagging" in forebay(server, "queues").stdout
+    shown = forebay(server, "queues")
+    assert re.search(r"lagging .* for ever", shown.stdout)
+    assert "set completedRetentionSeconds" in shown.stderr
     assert "slow" in forebay(server, "groups").stdout
 
 

@@ -239,3 +239,26 @@ def test_dashboard_sees_retention_and_waiting_consumers(http: Http) -> None:
     told = http.get("/api/v1/analytics/retention").json
     assert (told["bucketMinutes"], told["totals"]) == (1, {"totalMsgs": 0})
     assert told["timeRange"]["from"] < told["timeRange"]["to"]
+
+
+def test_queue_says_how_long_it_keeps_what_is_finished(http: Http) -> None:
+    queue = fresh()
+    for options, kept in (
+        ({}, (None, None)),
+        ({"completedRetentionSeconds": 60}, (None, 60)),
+        ({"completedRetentionSeconds": 60, "retentionSeconds": 90, "ttl": 30}, (30, 60)),
+        ({"completedRetentionSeconds": 60, "retentionEnabled": False}, (None, None)),
+    ):
+        http.post("/configure", {"queue": queue, "options": options})
+        (found,) = http.get(f"/api/v1/resources/queues?search={queue}").json["queues"]
+        assert (found["keptSeconds"], found["completedKeptSeconds"]) == kept
+
+
+def test_metrics_have_the_room_on_the_disk(http: Http) -> None:
+    wait_until(lambda: 'forebay_disk_free_bytes{path="' in http.get("/metrics").body.decode())
+    text = http.get("/metrics").body.decode()
+    free = re.search(r'forebay_disk_free_bytes\{path="[^"]+"\} (\d+)', text)
+    size = re.search(r'forebay_disk_size_bytes\{path="[^"]+"\} (\d+)', text)
+    assert free is not None
+    assert size is not None
+    assert 0 < int(free[1]) <= int(size[1])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from forebay.api.access import Access
 from forebay.api.body_stream import BODY_BYTES_MAX
+from forebay.api.disk_watch import DiskWatch
 from forebay.api.history import Figures, History
 from forebay.api.memory import Memory
 from forebay.api.problems import unavailable
@@ -25,6 +26,7 @@ from forebay.ingest import Intake
 from forebay.ingest.backlog import Place
 
 HISTORY_SECONDS = 10.0
+DISK_SECONDS = 30.0
 
 _log = logging.getLogger("forebay.api")
 
@@ -67,6 +69,7 @@ class Service:
     trace_seconds: float = 30 * 86_400.0
     flag_seconds: float = 1.0
     history: History = field(default_factory=History)
+    disks: DiskWatch = field(default_factory=DiskWatch)
     started_us: int = 0
     is_started: bool = False
     is_stopping: bool = False
@@ -87,6 +90,7 @@ class Service:
             asyncio.create_task(self._every(self.flag_seconds, self.look_at_flags)),
             asyncio.create_task(self._every(self.retention_seconds, self._retain)),
             asyncio.create_task(self._every(HISTORY_SECONDS, self._note)),
+            asyncio.create_task(self._watch_disks()),
         ]
         self.is_started = True
 
@@ -160,6 +164,12 @@ class Service:
         self.counts.removed += await self.store.apply_retention()
         await self.store.expire_stages(self.stage_seconds, self.commit_seconds)
         await self.store.expire_traces(self.trace_seconds)
+
+    async def _watch_disks(self) -> None:
+        """Also while the store is away: that is when buffer files grow."""
+        while True:
+            await asyncio.to_thread(self.disks.look)
+            await asyncio.sleep(DISK_SECONDS)
 
     async def _note(self) -> None:
         self.note_figures()

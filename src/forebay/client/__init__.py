@@ -19,9 +19,10 @@ program with many tasks need not batch by itself. Each is answered when its own 
 **Data comes back as it was pushed**, or is refused: `bytes` as bytes, `Decimal` with all its digits, NaN not at all
 (`outgoing`). A batch that is too large for one request leaves in several, in order.
 
-**Several servers.** Give several URLs, one by one or in a list; a server that does not answer is left out for `retry_unhealthy_seconds`, and the
-next one is asked. What a server refuses (4xx) is final and raised as `Refused`; what it cannot do now (5xx, 429, no
-connection) is tried again `attempts` times with growing pauses, and then raised as `Unreachable`.
+**Several servers.** Give several URLs, one by one or in a list; a server that does not answer is left out for
+`retry_unhealthy_seconds`, and the next one is asked. What a server refuses (4xx) is final and raised as `Refused`; what
+it cannot do now (5xx, 429, no connection) is tried again `attempts` times with growing pauses, and then raised as
+`Unreachable`.
 
 **What nobody can tell.** A transaction that is sent again because its answer was lost may be refused for the very
 reason that its first try was carried out. Then `commit` raises `OutcomeUnknown`, and `TransactionFailed` only where

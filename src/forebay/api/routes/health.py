@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -129,9 +130,20 @@ def _lines(service: Service) -> Iterator[str]:
     yield f"forebay_request_memory_waiting {memory.waiting}"
     yield from _head("forebay_request_memory_refused_total", "counter", "Requests that waited for memory in vain.")
     yield f"forebay_request_memory_refused_total {memory.refused}"
+    yield from _head("forebay_disk_free_bytes", "gauge", "Room on the disks that the server writes to.")
+    for disk in service.disks.disks:
+        yield f'forebay_disk_free_bytes{{path="{_quoted(disk.path)}"}} {disk.free_bytes}'
+    yield from _head("forebay_disk_size_bytes", "gauge", "Size of those disks.")
+    for disk in service.disks.disks:
+        yield f'forebay_disk_size_bytes{{path="{_quoted(disk.path)}"}} {disk.size_bytes}'
     yield from _head("forebay_maintenance", "gauge", "1 while maintenance is on.")
     yield f'forebay_maintenance{{of="push"}} {int(service.is_push_paused)}'
     yield f'forebay_maintenance{{of="pop"}} {int(service.is_pop_paused)}'
+
+
+def _quoted(path: Path) -> str:
+    """As the value of a label."""
+    return str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _head(name: str, kind: str, text: str) -> Iterator[str]:
