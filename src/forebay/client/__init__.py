@@ -39,6 +39,7 @@ the handler runs; only the server's word that the lease is lost ends it. Message
 those behind one that failed come after it (`handling`).
 
 **Small.** It needs `msgspec` and `httptools`, and PyArrow for the calls that speak Arrow; nothing else is imported.
+`packages/forebay-client` installs it alone.
 
 **Many at a time.** `read_arrow` and `iter_arrow` read a queue as Arrow columns, without a group. `stage` and `commit`
 write rows once, however often the program that writes them is killed and starts again:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -10,13 +11,26 @@ import msgspec
 
 from forebay.client.messages import Committed, decode_body, encode_body
 from forebay.client.transport import Transport
+from forebay.errors import Permanent
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from forebay.client.arrow import Rows
 
+
 _decode_committed = msgspec.json.Decoder(Committed).decode
+
+
+def _arrow() -> ModuleType:
+    try:
+        from forebay.client import arrow
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        remedy = "Install it: pip install 'forebay-client[arrow]'"
+        raise Permanent("this call needs PyArrow, which is not installed", remedy=remedy) from None
+    return arrow
 
 
 class AsyncArrow:
@@ -37,8 +51,7 @@ class AsyncArrow:
 
         Example: `async for batch in client.iter_arrow("orders", partitions=["berlin"]): print(batch.num_rows)`
         """
-        from forebay.client import arrow
-
+        arrow = _arrow()
         async for batch in arrow.batches(self._transport, queue, from_seq, to_seq, partitions, limit):
             yield batch
 
@@ -55,8 +68,7 @@ class AsyncArrow:
 
         Example: `(await client.read_arrow("orders", limit=1_000)).to_pandas()`
         """
-        from forebay.client import arrow
-
+        arrow = _arrow()
         found = self.iter_arrow(queue, from_seq, to_seq, partitions=partitions, limit=limit)
         return arrow.table_of([batch async for batch in found])
 
@@ -67,9 +79,9 @@ class AsyncArrow:
 
         Example: `stages = await client.stage("orders", table, producer="nightly", epoch="2026-01-31")`
         """
-        from forebay.client import arrow
-
-        return await arrow.stage(self._transport, queue, rows, producer, str(epoch), part)
+        arrow = _arrow()
+        stages: list[str] = await arrow.stage(self._transport, queue, rows, producer, str(epoch), part)
+        return stages
 
     async def commit(self, stages: Sequence[str], *, producer: str, epoch: str | int) -> Committed:
         """Make staged rows messages, all at once, once for the producer's epoch: safe to repeat.
