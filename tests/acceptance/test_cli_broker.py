@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from forebay.client import Client
 from forebay.testing.running_server import RunningServer
 
 
@@ -37,6 +38,14 @@ def test_push_pop_and_tail(server: RunningServer) -> None:
     (left,) = json.loads(forebay(server, "pop", "orders@billing", "--no-ack", "-o", "json").stdout)
     assert left["data"] == {"id": 9}
     assert forebay(server, "pop", "orders@billing").stdout == ""
+
+
+def test_bytes_are_printed_as_base64(server: RunningServer) -> None:
+    with Client(server.url) as client:
+        client.push_many("raw", [b"\xff\0", b"\xff\0"])
+    assert forebay(server, "pop", "raw").stdout == "/wA=\n"
+    (shown,) = json.loads(forebay(server, "pop", "raw", "-o", "json").stdout)
+    assert (shown["data"], shown["encoding"]) == ("/wA=", "base64")
 
 
 def test_pop_says_why_there_is_nothing(server: RunningServer) -> None:

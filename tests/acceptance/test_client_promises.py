@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.running_stores import any_server, fresh, shared_postgres_database
+from fixtures.served_app import tls_contexts
 from forebay.client import AsyncClient, Client, Message, Refused, Unreachable
 from forebay.client import outgoing as going_out
 from forebay.testing.running_server import RunningServer
@@ -165,6 +169,28 @@ def test_no_server_is_said_with_a_remedy() -> None:
     with Client(url, attempts=2, first_pause_seconds=0.01) as client, pytest.raises(Unreachable) as raised:
         client.push("q", 1)
     assert raised.value.remedy == f"Start one with `forebay serve`, or name another; tried: {url}"
+
+
+def test_https_server_is_checked_by_the_certificates_that_are_named(tmp_path: Path) -> None:
+    tls_contexts(tmp_path)  # leaves key and certificate in one file
+    file = str(tmp_path / "certificate.pem")
+    words = ["--server-certificate", file, "--server-certificate-key", file]
+    with RunningServer(tmp_path / "data", store="memory://", arguments=words) as server:
+        url = server.url.replace("127.0.0.1", "localhost")
+        with Client(url, ca_file=file) as client:
+            assert client.push("q", 1).status == "queued"
+        with Client(url, attempts=1) as client, pytest.raises(Unreachable, match="certificate"):
+            client.push("q", 1)
+        command = [sys.executable, "-m", "forebay", "pop", "q", "--url", url]
+        done = subprocess.run(
+            command,
+            env={**os.environ, "FOREBAY_CA_FILE": file},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
 
 
 def test_certificates_that_are_no_file_are_refused_at_once() -> None:
