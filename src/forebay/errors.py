@@ -68,6 +68,10 @@ class SettingsRefused(Permanent):
 # --- commit log: opening ----------------------------------------------------------------------------------------
 
 
+class PathUnusable(Permanent):
+    """A file or directory that a setting or an argument names cannot be used as it is. Nothing was changed."""
+
+
 class LogUnopenable(Permanent):
     """The directory cannot be opened as a commit log. Nothing in it was changed."""
 
