@@ -19,7 +19,7 @@ WITH behind AS (
             0
         ) AS upto,
         coalesce((
-            SELECT sum(t.count) FROM blocks t
+            SELECT sum(t.count) FROM blocks t INDEXED BY lost_blocks
             WHERE t.partition_id = behind.partition_id AND t.position < 0 AND t.first_seq > behind.seq
         ), 0) AS lost,
         (

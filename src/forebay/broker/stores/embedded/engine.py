@@ -84,7 +84,7 @@ class Engine:
         self.answering = Answering(self.database, self.queues, self.popper, clock)
         shared = (self.database, self.queues, self._index, self.popper, clock)
         self.overview = Overview(*shared)
-        self.retention = Retention(*shared, self.answering.freed)
+        self.retention = Retention(self.database, self.queues, self._index, self.popper, self.answering.freed)
         self._pusher = Pusher(self.queues, self._index, clock, self.database)
         self.traces = Traces(self.database, self.queues, clock)
         self.stages = Stages(directory, self.database, clock)

@@ -13,6 +13,7 @@ from forebay.broker.stores.embedded.index import MessageIndex, Partition
 from forebay.broker.stores.embedded.queues import OpenQueue
 from forebay.broker.stores.embedded.records import StoredRecord
 from forebay.clock import Clock
+from forebay.commitlog import CommitLog
 
 _SECOND_US = 1_000_000
 _BLOCKS_AT_FIRST = 4
@@ -97,15 +98,15 @@ def message_of(queue: OpenQueue, partition_id: int, record: StoredRecord, place:
     return found[0]
 
 
-def seq_before(queue: OpenQueue, time_us: int, from_seq: int = 1, to_seq: int | None = None) -> int:
+def seq_before(log: CommitLog, time_us: int, from_seq: int = 1, to_seq: int | None = None) -> int:
     """The last message that is older than everything created at `time_us` or later, of those between the two seqs."""
     # What is damaged has no time any more. It is noted by whoever wants its messages.
-    for record in queue.log.read_records(max(from_seq, queue.log.first_seq), to_seq, on_damage=lambda damage: None):
+    for record in log.read_records(max(from_seq, log.first_seq), to_seq, on_damage=lambda damage: None):
         if record.header.created_max_us >= time_us:
             created = record.plain().created_us()
             place = next(place for place, created_us in enumerate(created) if created_us >= time_us)
             return record.header.first_seq + place - 1
-    return queue.log.next_seq - 1 if to_seq is None else to_seq
+    return log.next_seq - 1 if to_seq is None else to_seq
 
 
 def _count_old(record: StoredRecord, places: Sequence[int], delay: int, now_us: int) -> int:

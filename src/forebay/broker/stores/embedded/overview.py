@@ -163,7 +163,7 @@ class Overview:
         if target.seq is not None:
             cursor = max(target.seq - 1, 0)
         elif target.time_us is not None:
-            cursor = seq_before(queue, target.time_us)
+            cursor = seq_before(queue.log, target.time_us)
         self._popper.states.save_all(group, queue, partition, DeliveryState(cursor))
         group.ready = queue.waiting = None
         return len(chosen)

@@ -106,7 +106,7 @@ class Popper:
         if request.subscription_mode == "new":
             start_seq = queue.log.next_seq - 1
         elif request.subscription_mode == "from":
-            start_seq = seq_before(queue, request.subscription_from_us)
+            start_seq = seq_before(queue.log, request.subscription_from_us)
         return self.add_group(queue, request.group, request.subscription_mode, request.subscription_from_us, start_seq)
 
     def add_group(self, queue: OpenQueue, name: str, mode: str, from_us: int, start_seq: int) -> Group:

@@ -43,6 +43,7 @@ from forebay.broker.stores.embedded.figures import Figures
 from forebay.broker.stores.embedded.popping import CUT_SHORT
 from forebay.broker.stores.embedded.pushing import Request
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
+from forebay.broker.stores.embedded.retention_plan import Plan, Planner
 from forebay.broker.stores.embedded.waiting_count import StillCounting
 from forebay.broker.stores.embedded.work_line import WorkLine
 from forebay.clock import Clock, SystemClock
@@ -254,8 +255,8 @@ class EmbeddedStore:
 
     async def clear_queue(self, name: str, partition: str | None = None) -> int:
         place = await self._readable(name)
-        last_seq = place.next_seq - 1
-        return await self._in_turns(partial(self._engine.retention.clear, place.queue_id, partition, last_seq))
+        plan = await asyncio.to_thread(self._planner().everything, place, partition)
+        return await self._remove(place, plan)
 
     async def add_trace(self, event: TraceEvent) -> None:
         await self._call(lambda: self._engine.traces.add(event))
@@ -287,21 +288,39 @@ class EmbeddedStore:
         await self._call(lambda: self._engine.database.do(statement, (name, is_set)), synced=True)
 
     async def apply_retention(self) -> int:
-        retention, total = self._engine.retention, 0
-        for queue_id in await self._call(retention.queues):
+        total = 0
+        for name in await self._call(self._engine.retention.queues):
             try:
-                total += await self._in_turns(partial(retention.apply, queue_id))
+                total += await self._apply_retention(name)
             except (Permanent, TooManyOpenFiles) as error:
                 # What is wrong with the log of one queue keeps no other from being cleared.
                 logger.warning("retention passes a queue: %s", error, extra={"action": "store_retention_passed"})
         return total
 
-    async def _in_turns(self, step: Callable[[], tuple[int, bool]]) -> int:
-        """Do a step of a removal again and again, until it says that that was all; returns how many were removed."""
-        total, is_all = 0, False
-        while not is_all:
-            removed, is_all = await self._call(step, synced=True)
+    async def _apply_retention(self, name: str) -> int:
+        queue = self._engine.queues.by_name.get(name)
+        if queue is None:
+            return 0
+        place = await self._readable(name)
+        while await self._call(partial(self._engine.retention.prune_tags, place.queue_id), synced=True):
+            pass
+        plan = await asyncio.to_thread(self._planner().expired, place, queue.info.options)
+        return await self._remove(place, plan)
+
+    def _planner(self) -> Planner:
+        return Planner(self._directory / DATABASE_FILE, self._clock.now_us())
+
+    async def _remove(self, place: ReadableQueue, plan: Plan) -> int:
+        """Remove what is planned, in turns; returns how many messages that were."""
+        total, next_seq = 0, min([span.first_seq for span in plan.spans.values()], default=None)
+        if next_seq is None:
+            return 0
+        while next_seq is not None:
+            remove = partial(self._engine.retention.remove, plan, next_seq)
+            removed, next_seq = await self._call(remove, synced=True)
             total += removed
+        needed = await asyncio.to_thread(self._planner().first_needed, place)
+        await self._call(partial(self._engine.retention.truncate, place.queue_id, needed))
         return total
 
     # --- Arrow ---

@@ -1,0 +1,88 @@
+"""What retention is to remove of a queue, found beside the store's thread: it may take a look at every partition.
+
+The plan is a suggestion. A group may be set back while it is made, so the thread looks again before it removes what
+was planned because every group had finished it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forebay.broker.stores.embedded.fetching import seq_before
+from forebay.broker.stores.embedded.reading import ReadableQueue
+from forebay.model.queue import QueueOptions
+
+_SECOND_US = 1_000_000
+_FRONTS = files("forebay.broker.sql").joinpath("embedded", "retention_fronts.sql").read_text()
+
+
+class Span(NamedTuple):
+    """What is to be removed of a partition: its messages from one seq to another."""
+
+    partition: str
+    first_seq: int
+    last_seq: int
+
+
+class Plan(NamedTuple):
+    queue_id: int
+    spans: dict[int, Span]
+    """By the number of the partition."""
+    old_seq: int
+    """Messages up to here go in any case; others only if every group has finished them."""
+
+
+class Planner:
+    """For one thread at a time: reads the database and the logs."""
+
+    def __init__(self, database: Path, now_us: int) -> None:
+        self._path = database
+        self._now_us = now_us
+
+    def _execute(self, statement: str, **values: object) -> list[Any]:
+        uri = f"{self._path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            return connection.execute(statement, values).fetchall()
+
+    def expired(self, queue: ReadableQueue, options: QueueOptions) -> Plan:
+        """What the queue's options do not keep any longer."""
+        old_seq = done_seq = 0
+        # Of the queue as a whole: a message that is young keeps those that came behind it, whatever their clock said.
+        if options.kept_seconds:
+            old_seq = seq_before(queue.log, self._now_us - options.kept_seconds * _SECOND_US)
+        values = {
+            "queue_id": queue.queue_id,
+            "partition": None,
+            "is_done_wanted": bool(options.completed_kept_seconds),
+        }
+        if options.completed_kept_seconds:
+            # Only where something is finished: in front of it there may be a backlog that nobody has to read.
+            ends = f"SELECT min(first_seq), max(done_seq) FROM ({_FRONTS}) WHERE first_seq <= done_seq"
+            [(first, last)] = self._execute(ends, **values)
+            if first is not None:
+                cutoff_us = self._now_us - options.completed_kept_seconds * _SECOND_US
+                done_seq = seq_before(queue.log, cutoff_us, first, last)
+        chosen = f"SELECT * FROM ({_FRONTS}) WHERE first_seq <= max(:old_seq, min(done_seq, :done_seq))"
+        rows = self._execute(chosen, **values, old_seq=old_seq, done_seq=done_seq)
+        spans = {number: Span(name, first, max(old_seq, min(done, done_seq))) for number, name, first, done in rows}
+        return Plan(queue.queue_id, spans, old_seq)
+
+    def everything(self, queue: ReadableQueue, partition: str | None) -> Plan:
+        """All that the queue, or one partition of it, holds now."""
+        rows = self._execute(_FRONTS, queue_id=queue.queue_id, partition=partition, is_done_wanted=False)
+        last_seq = queue.next_seq - 1
+        spans = {number: Span(name, first, last_seq) for number, name, first, _ in rows if first <= last_seq}
+        return Plan(queue.queue_id, spans, last_seq)
+
+    def first_needed(self, queue: ReadableQueue) -> int:
+        """The first seq of all records that hold something that is kept."""
+        [(seq,)] = self._execute(
+            "SELECT min(b.record_seq) FROM blocks b JOIN partitions p ON p.id = b.partition_id "
+            "WHERE p.queue_id = :queue_id AND b.position >= 0",
+            queue_id=queue.queue_id,
+        )
+        return queue.next_seq if seq is None else int(seq)
