@@ -12,6 +12,7 @@ from typing import cast
 
 from forebay.api.access import KeysFile
 from forebay.api.browsers import browsers_for
+from forebay.api.disk_watch import DiskWatch
 from forebay.api.memory import Memory
 from forebay.api.service import Limits, Service
 from forebay.broker.encryption import Cipher, cipher_from
@@ -91,6 +92,7 @@ def api_service(settings: Settings, store: Store, *, store_name: str) -> Service
         stage_seconds=server.stage_retention.total_seconds(),
         commit_seconds=server.commit_retention.total_seconds(),
         trace_seconds=server.trace_retention.total_seconds(),
+        disks=DiskWatch([*([settings.data_dir] if server.store == "embedded" else []), buffer_directory(settings)]),
     )
 
 

@@ -68,6 +68,10 @@ class SettingsRefused(Permanent):
 # --- commit log: opening ----------------------------------------------------------------------------------------
 
 
+class PathUnusable(Permanent):
+    """A file or directory that a setting or an argument names cannot be used as it is. Nothing was changed."""
+
+
 class LogUnopenable(Permanent):
     """The directory cannot be opened as a commit log. Nothing in it was changed."""
 
@@ -94,7 +98,7 @@ class UnsupportedManifestVersion(LogUnopenable):
     def __init__(self, base: Path, file: str, version: int, supported: int) -> None:
         super().__init__(
             base / file,
-            f"manifest version {version} is not supported, this Forebay reads version {supported}",
+            f"manifest version {version} is not supported, this Forebay reads versions up to {supported}",
             remedy="Open the log with the Forebay that wrote it",
         )
         self.version = version
@@ -194,11 +198,15 @@ class RangeGone(Permanent):
 
 
 class AppendFailed(Transient):
-    """The append is not durable and was not acknowledged. Nothing of it will be read in this process; append again."""
+    """The append is not durable and was not acknowledged. Nothing of it will be read in this process; append again.
+
+    Except when `is_outcome_unknown`: the disk refused to take its bytes back too, and the next opening may find them.
+    """
 
     def __init__(self, path: Path, message: str, *, remedy: str | None = None) -> None:
         super().__init__(f"{path}: {message}", remedy=remedy)
         self.path = path
+        self.is_outcome_unknown = False
 
 
 class DiskFull(AppendFailed):

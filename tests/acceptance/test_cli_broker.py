@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from forebay.client import Client
 from forebay.testing.running_server import RunningServer
 
 
@@ -36,6 +40,51 @@ def test_push_pop_and_tail(server: RunningServer) -> None:
     assert forebay(server, "pop", "orders@billing").stdout == ""
 
 
+def test_bytes_are_printed_as_base64(server: RunningServer) -> None:
+    with Client(server.url) as client:
+        client.push_many("raw", [b"\xff\0", b"\xff\0"])
+    assert forebay(server, "pop", "raw").stdout == "/wA=\n"
+    (shown,) = json.loads(forebay(server, "pop", "raw", "-o", "json").stdout)
+    assert (shown["data"], shown["encoding"]) == ("/wA=", "base64")
+
+
+def test_pop_says_why_there_is_nothing(server: RunningServer) -> None:
+    assert forebay(server, "pop", "unknown@g").stderr == (
+        "nothing: there is no queue 'unknown'; the first push makes it\n"
+    )
+    forebay(server, "push", "leased", stdin="1\n2\n")
+    assert forebay(server, "pop", "leased@g", "--no-ack").stdout == "1\n"
+    why = forebay(server, "pop", "leased@g").stderr
+    assert re.fullmatch(r"nothing now: 2 wait for group 'g', 1 of them leased; some may come at \S+Z, in \d+ s\n", why)
+    forebay(server, "pop", "leased", "--batch", "9")
+    assert forebay(server, "pop", "leased").stderr == (
+        "nothing: no message of 'leased' waits for the queue's own group\n"
+    )
+
+
+def test_leased_messages_are_finished_by_their_lease(server: RunningServer) -> None:
+    forebay(server, "push", "slow", "1")
+    told = forebay(server, "pop", "slow@g", "--no-ack").stderr
+    lease = re.fullmatch(r"leased for 300 s, then delivered again. To finish: forebay ack (\S+)\n", told)
+    assert lease is not None
+    assert forebay(server, "ack", lease[1]).stdout == "acknowledged 1\n"
+    again = forebay(server, "ack", lease[1])
+    assert (again.returncode, "no such lease" in again.stderr) == (1, True)
+
+
+def test_keyboard_is_told_that_it_is_read(server: RunningServer) -> None:
+    keyboard, terminal = pty.openpty()
+    try:
+        os.write(keyboard, b"1\n2\n\x04")
+        command = [sys.executable, "-m", "forebay", "push", "typed", "--url", server.url]
+        done = subprocess.run(command, stdin=terminal, capture_output=True, text=True, check=False, timeout=60)
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+    assert (done.returncode, done.stdout) == (0, "pushed 2 messages\n")
+    assert "reading one message per line from the keyboard; end with Ctrl-D" in done.stderr
+
+
 def test_a_file_of_lines_is_pushed_and_a_bad_line_is_named(server: RunningServer, tmp_path: Path) -> None:
     file = tmp_path / "events.ndjson"
     file.write_text("".join(f'{{"n": {n}}}\n' for n in range(2500)))
@@ -59,7 +108,9 @@ def test_queues_and_groups_tell_what_waits(server: RunningServer) -> None:
     assert (queue["messages"]["total"], queue["messages"]["pending"]) == (3, 2)
     (group,) = [g for g in json.loads(forebay(server, "groups", "-o", "json").stdout) if g["name"] == "slow"]
     assert group["totalLag"] == 2
-    assert "lagging" in forebay(server, "queues").stdout
+    shown = forebay(server, "queues")
+    assert re.search(r"lagging .* for ever", shown.stdout)
+    assert "set completedRetentionSeconds" in shown.stderr
     assert "slow" in forebay(server, "groups").stdout
 
 

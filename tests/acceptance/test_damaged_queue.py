@@ -122,7 +122,7 @@ def test_salvage_names_the_server_that_has_the_store_open(server: RunningServer)
             timeout=120,
         )
         assert done.returncode == 1
-        assert f"is open in process {server.pid} " in " ".join(done.stderr.split())
+        assert f"is open in process {server.pid} " in " ".join((done.stdout + done.stderr).split())
     [found] = forebay("log", "verify", "orders", "--data-dir", server.data_dir)
     assert (found["messages"], found["ok"]) == (1, True)
     [found] = forebay("log", "inspect", "orders", "--data-dir", server.data_dir)

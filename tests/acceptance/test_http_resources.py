@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database, wait_until
@@ -219,3 +221,44 @@ def test_description_is_one_document_without_anything_from_elsewhere(http: Http)
         assert path.encode() in page.body
     references = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
     assert references <= set(document["components"]["schemas"])
+
+
+def test_dashboard_sees_retention_and_waiting_consumers(http: Http) -> None:
+    queue = fresh()
+    consumer = Http(http.url)
+
+    def parked() -> list[tuple[str, int]]:
+        series = http.get("/api/v1/analytics/queue-parked-replicas").json["series"]
+        return [(point["queueName"], point["parkedCount"]) for point in series]
+
+    with closing(consumer), ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(consumer.get, f"/api/v1/pop/queue/{queue}?wait=true&timeout=30000")
+        wait_until(lambda: parked() == [(queue, 1)])
+        http.push(queue, 1)
+        assert waiting.result(30).status == 200
+    told = http.get("/api/v1/analytics/retention").json
+    assert (told["bucketMinutes"], told["totals"]) == (1, {"totalMsgs": 0})
+    assert told["timeRange"]["from"] < told["timeRange"]["to"]
+
+
+def test_queue_says_how_long_it_keeps_what_is_finished(http: Http) -> None:
+    queue = fresh()
+    for options, kept in (
+        ({}, (None, None)),
+        ({"completedRetentionSeconds": 60}, (None, 60)),
+        ({"completedRetentionSeconds": 60, "retentionSeconds": 90, "ttl": 30}, (30, 60)),
+        ({"completedRetentionSeconds": 60, "retentionEnabled": False}, (None, None)),
+    ):
+        http.post("/configure", {"queue": queue, "options": options})
+        (found,) = http.get(f"/api/v1/resources/queues?search={queue}").json["queues"]
+        assert (found["keptSeconds"], found["completedKeptSeconds"]) == kept
+
+
+def test_metrics_have_the_room_on_the_disk(http: Http) -> None:
+    wait_until(lambda: 'forebay_disk_free_bytes{path="' in http.get("/metrics").body.decode())
+    text = http.get("/metrics").body.decode()
+    free = re.search(r'forebay_disk_free_bytes\{path="[^"]+"\} (\d+)', text)
+    size = re.search(r'forebay_disk_size_bytes\{path="[^"]+"\} (\d+)', text)
+    assert free is not None
+    assert size is not None
+    assert 0 < int(free[1]) <= int(size[1])

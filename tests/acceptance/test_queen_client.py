@@ -456,7 +456,9 @@ def test_admin_calls_are_all_answered(any_server: RunningServer) -> None:
         assert (await admin.list_messages(queue=queue))["messages"][0]["data"] == {"n": 1}
         shown = await admin.get_message(message["partitionId"], message["transactionId"])
         assert shown["id"] == pushed["messageId"]
-        assert (await admin.get_status())["queues"] >= 1
+        status = await admin.get_status()
+        assert queue in {entry["name"] for entry in status["queues"]}
+        assert sum(point["ingested"] for point in status["throughput"]) >= 1
         assert (await admin.get_queue_stats())["queues"]
         assert (await admin.get_queue_detail(queue))["consumerGroups"][0]["name"] == "g"
         assert (await admin.get_analytics())["messages"]["total"] >= 1
@@ -464,9 +466,42 @@ def test_admin_calls_are_all_answered(any_server: RunningServer) -> None:
         assert (await admin.get_consumer_group("g"))["name"] == "g"
         assert await admin.get_lagging_consumers(3600) == []
         assert (await admin.health())["status"] == "healthy"
-        assert (await admin.get_system_metrics())["points"]
-        assert (await admin.get_worker_metrics())["points"]
+        (replica,) = (await admin.get_system_metrics())["replicas"]
+        assert replica["timeSeries"][-1]["metrics"]["memory"]["rss_bytes"]["last"] > 1_000_000
+        assert sum(point["popMessages"] for point in (await admin.get_worker_metrics())["timeSeries"]) >= 1
         names = await admin.get_trace_names(limit=1000)
         assert names["total"] == len(names["traceNames"])
+
+    drive(any_server, step)
+
+
+def test_dead_message_is_retried_and_options_of_queen_are_kept(any_server: RunningServer) -> None:
+    async def step(client: Client) -> None:
+        queue = fresh()
+        made = await client.queue(queue).config({"ttl": 3600, "dead_letter_queue": True}).create()
+        assert (made["options"]["ttl"], made["options"]["deadLetterQueue"]) == (3600, True)
+        await client.queue(queue).push([{"data": 1}])
+        (message,) = await popped(client, queue)
+        assert (await client.ack(message, "dlq"))["success"] is True
+        told = await client.admin.retry_message(message["partitionId"], message["transactionId"])
+        assert told["replayed"] == 1
+        assert data(await popped(client, queue)) == [1]
+
+    drive(any_server, step)
+
+
+def test_what_is_not_here_is_said_in_words(any_server: RunningServer) -> None:
+    async def step(client: Client) -> None:
+        queue = fresh()
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: client.kv.get("space", "key"),
+            lambda: client.ephemeral.push(queue, [{"data": 1}]),
+            lambda: client.queue(queue).fetch(["Default"]),
+            lambda: client.transaction().once("space", "key", forever=True).queue(queue).push([{"data": 1}]).commit(),
+        ]
+        for call in calls:
+            with pytest.raises(Exception, match=r"Forebay has no|is not known here"):
+                await call()
+        assert await popped(client, queue) == []
 
     drive(any_server, step)

@@ -132,8 +132,8 @@ def test_a_crash_during_recovery_is_no_worse_than_the_first(seed: int) -> None:
                     check(open_on(twice), changes, witness)
 
 
-def test_a_crash_never_makes_a_log_unopenable() -> None:
-    """The states above all open; this one proves that the check can fail: a disk that lost a synced manifest."""
+def test_a_disk_that_lost_a_synced_manifest_is_refused() -> None:
+    """The states above all open. This one, which no crash leaves, does not: so opening would have told."""
     disk = SimulatedDisk()
     log = open_on(disk)
     log.append(MessageBatch([b"kept"], [START_US]))

@@ -49,6 +49,36 @@ def test_a_failed_sync_fails_the_append_seals_the_segment_and_the_bytes_never_co
         assert content(open_on(crashed)) == [(1, b"1"), (2, b"2"), (3, b"3")]
 
 
+@pytest.mark.parametrize("can_cut", [True, False])
+def test_a_failed_sync_that_cannot_be_sealed_either_is_an_unknown_outcome(can_cut: bool) -> None:
+    """The process dies before the segment is sealed: the next opening may find the bytes, whole."""
+    disk, faulty, log = faulty_log()
+    log.append(numbered(1, 2))
+
+    def broken(operation: Operation) -> Fault | None:
+        if operation.path.name.startswith("manifest") or (operation.name == "truncate" and not can_cut):
+            return Fail(errno.EIO)
+        return Fail(errno.EIO) if operation.name == "sync" else None
+
+    faulty.plan = broken
+    with pytest.raises(SyncFailed) as failed:
+        log.append(numbered(3, 2))
+    assert failed.value.is_outcome_unknown
+    assert len(content(open_on(disk.killed()))) == (2 if can_cut else 4)
+    faulty.plan = lambda operation: None
+    assert log.append(numbered(3, 1)) == (3, 3)
+    for crashed in disk.crash_states(len(disk.journal)):
+        assert content(open_on(crashed)) == [(1, b"1"), (2, b"2"), (3, b"3")], "sealed before the next append"
+
+
+def test_a_failed_sync_that_was_sealed_is_a_known_outcome() -> None:
+    _, faulty, log = faulty_log()
+    faulty.plan = nth("sync", 1, Fail(errno.EIO), path_ends=".data")
+    with pytest.raises(SyncFailed) as failed:
+        log.append(numbered(1, 2))
+    assert not failed.value.is_outcome_unknown
+
+
 def test_a_failed_sync_of_an_empty_segment_takes_another_file_of_the_same_name() -> None:
     disk, faulty, log = faulty_log()
     before = disk.inodes[0].names

@@ -132,7 +132,9 @@ def test_another_version_is_refused_by_its_number_and_salvage_refuses_too() -> N
     whole = get(disk, name)
     put(disk, name, resealed(whole[:4] + (7).to_bytes(4, "little") + whole[8:]))
     before = disk.fingerprint()
-    with pytest.raises(UnsupportedManifestVersion, match="version 7 is not supported, this Forebay reads version 1"):
+    with pytest.raises(
+        UnsupportedManifestVersion, match="version 7 is not supported, this Forebay reads versions up to 2"
+    ):
         open_on(disk)
     with pytest.raises(UnsupportedManifestVersion):
         salvage(disk, BASE)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fixtures.logs import BASE, TINY, content, numbered, open_on, rows
-from forebay.commitlog import CommitLog
+from forebay.commitlog import CommitLog, block
+from forebay.commitlog.block import Header, parse_header
 from forebay.commitlog.inspection import verify
 from forebay.commitlog.salvage import salvage
 from forebay.errors import DamagedRange, LogUnopenable, SegmentDamaged
@@ -219,6 +220,18 @@ def test_a_record_hidden_in_a_payload_is_not_found_by_the_search() -> None:
     assert found == [(outer + 1, b"4")]
 
 
+def moved(data: bytearray, path: str, start: int, distance: int) -> bytes:
+    """The records from `start` on as their writer would have written them so much further on."""
+    found, position = b"", start
+    while isinstance(header := parse_header(bytes(data), position, position), Header):
+        place = block.checksum_of_place(block.checksum_of_path(path), position + distance)
+        found += b"".join(block.sealed([bytes(data[position : position + header.size - block.CRC_BYTES])], place))
+        position += header.size
+        if len(data) - position < block.HEADER_BYTES:
+            break
+    return found
+
+
 @pytest.mark.parametrize("size", [4, 39, 40, 64, 500])
 def test_stray_bytes_between_records_cost_nothing(size: int) -> None:
     disk, path = make_log(sealed=False, closed=False)
@@ -226,7 +239,7 @@ def test_stray_bytes_between_records_cost_nothing(size: int) -> None:
     at = next(open_on(disk.killed()).read_records(1)).header.size
 
     def insert(data: bytearray) -> None:
-        data[at:at] = bytes(size)
+        data[at:] = bytes(size) + moved(data, path, at, size)
 
     copy = broken(disk, path, insert)
     log = open_on(copy)

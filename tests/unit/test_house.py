@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,13 +56,65 @@ def test_make_alone_explains_every_target() -> None:
 
 def test_quickstart_example_runs_as_printed(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "quickstart.md").read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    *_, example = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
     printed = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
     assert done.stdout == printed
+
+
+BLOCKED = """
+import sys
+import tomllib
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in ("forebay", "msgspec", "httptools"):
+            raise ModuleNotFoundError(f"{name} is not installed", name=top)
+
+sys.meta_path.insert(0, Blocked())
+sys.path.insert(0, sys.argv[1])
+import forebay
+from forebay.client import AsyncClient, Client
+
+print(forebay.__file__)
+with Client("http://127.0.0.1:1", attempts=1) as client:
+    for call in (lambda: client.push("orders", {"id": 7}), lambda: client.read_arrow("orders")):
+        try:
+            call()
+        except Exception as error:
+            print(type(error).__name__, error.remedy)
+"""
+
+
+def test_the_small_distribution_is_a_client_that_needs_two_packages(tmp_path: Path) -> None:
+    package = ROOT / "packages" / "forebay-client"
+    described = tomllib.loads((package / "pyproject.toml").read_text())
+    included = described["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    for origin, place in included.items():
+        found, target = package / origin, tmp_path / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _ = shutil.copytree(found, target) if found.is_dir() else shutil.copy(found, target)
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKED, str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    place, unreachable, without_arrow = done.stdout.splitlines()
+    assert place == str(tmp_path / "forebay" / "__init__.py")
+    assert unreachable.startswith("Unreachable Start one with `forebay serve`")
+    assert without_arrow == "Permanent Install it: pip install 'forebay-client[arrow]'"
+
+
+def test_the_small_distribution_asks_for_no_other_versions_than_the_whole() -> None:
+    def needed(path: Path) -> set[str]:
+        return set(tomllib.loads(path.read_text())["project"]["dependencies"])
+
+    small = needed(ROOT / "packages" / "forebay-client" / "pyproject.toml")
+    assert {name.partition(">")[0] for name in small} == {"msgspec", "httptools"}
+    assert small <= needed(ROOT / "pyproject.toml")
 
 
 def test_a_server_starts_without_loading_pandas() -> None:

@@ -1,4 +1,4 @@
-"""HTTP: the broker as its users see it, on `/api/v1`, so compatible that Queen's published clients work unchanged.
+"""HTTP: the broker as its users see it, on `/api/v1`, in Queen's protocol; `docs/guides/from-queen.md` says how far.
 
 A request's way through this room, and who does what on it:
 
@@ -19,7 +19,8 @@ A request's way through this room, and who does what on it:
 
 **Payloads are spliced.** A payload is JSON text on the way in and the same bytes on the way out: it is checked to be
 JSON (it has to be, or the answer that carries it would not be), and never parsed into values or written anew. So a
-number with thirty digits, a key that stands twice and the blanks of the producer all arrive as they were sent.
+number with thirty digits, a key that stands twice and the blanks of the producer all arrive as they were sent. Bytes
+come as base64 in a string, marked with `encoding: "base64"`, are stored as bytes, and leave the same way.
 
 **Limits**, each with its answer. Body 64 MiB, and as much once decompressed (413); 10,000 items in a request (400);
 payload 10 MiB, what a trace notes 64 KiB (413); names and ids of 1 to 255 characters without NUL, and without `.` or

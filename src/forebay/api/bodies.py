@@ -7,6 +7,7 @@ ignored, except where ignoring one would break a promise (`TransactionBody`).
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
@@ -46,6 +47,8 @@ class PushedMessage(Struct, rename="camel", gc=False):
     trace_id: _Text = None
     namespace: _Text = None
     task: _Text = None
+    encoding: Literal["json", "base64"] | None = None
+    """`base64`: the payload is a string that stands for bytes, and is stored as those."""
 
 
 class PushBody(Struct, rename="camel"):
@@ -275,11 +278,11 @@ def push_items(
             transaction_id is None,
             message.trace_id or "",
             b"",
-            False,
+            message.encoding == "base64",
             message.namespace or "",
             message.task or "",
         )
-        for message, payload, transaction_id in zip(messages, map(bytes, payloads), given, strict=True)
+        for message, payload, transaction_id in zip(messages, _stored(messages, place), given, strict=True)
     ]
 
 
@@ -295,12 +298,12 @@ def _push_item(message: PushedMessage, place: str, body_bytes: int) -> PushItem:
     return PushItem(
         queue,
         partition,
-        bytes(message.payload),
+        bytes(message.payload) if message.encoding is None else _stored([message], place)[0],
         given or minted_id(),
         given is None,
         message.trace_id or "",
         b"",
-        False,
+        message.encoding == "base64",
         message.namespace or "",
         message.task or "",
     )
@@ -308,7 +311,24 @@ def _push_item(message: PushedMessage, place: str, body_bytes: int) -> PushItem:
 
 def _has_more(messages: Sequence[PushedMessage]) -> bool:
     """Whether a message has something that a run of messages has not."""
-    return any([message.trace_id or message.namespace or message.task for message in messages])  # noqa: C419 - faster
+    return any([m.trace_id or m.namespace or m.task or m.encoding for m in messages])  # noqa: C419 - faster
+
+
+def _stored(messages: Sequence[PushedMessage], place: str) -> list[bytes]:
+    """Payloads as they are kept: those that are encoded as base64 are bytes again."""
+    return [
+        bytes(message.payload)
+        if message.encoding != "base64"
+        else _bytes_of(message.payload, f"{place}[{index}].payload")
+        for index, message in enumerate(messages)
+    ]
+
+
+def _bytes_of(payload: Raw, field: str) -> bytes:
+    try:
+        return b64decode(msgspec.json.decode(payload, type=str), validate=True)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise wrong(field, f"is no base64: {error}") from error
 
 
 def _check_sizes(payloads: Sequence[Raw], place: str) -> None:

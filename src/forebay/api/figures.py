@@ -43,6 +43,10 @@ class QueueInfo(Struct, rename="camel"):
     next_seq: int
     size_bytes: int
     messages: MessageCounts
+    kept_seconds: int | None
+    """How old a message may become; null for any age."""
+    completed_kept_seconds: int | None
+    """How old one may become that every group has finished; null for any age."""
 
 
 def counts_of(statuses: Iterable[QueueStatus], lags: Iterable[GroupLag]) -> MessageCounts:
@@ -79,6 +83,8 @@ def info_of(status: QueueStatus, lags: Iterable[GroupLag]) -> QueueInfo:
         status.next_seq,
         status.size_bytes,
         counts_of([status], lags),
+        queue.options.kept_seconds or None,
+        queue.options.completed_kept_seconds or None,
     )
 
 

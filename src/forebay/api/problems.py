@@ -149,7 +149,7 @@ def problem_of(error: ForebayError) -> Problem:
     for kind, status, code in STATUSES:
         if isinstance(error, kind):
             headers = _retry_after() if isinstance(error, Transient) else ()
-            is_unknown = error.is_outcome_unknown if isinstance(error, StoreUnavailable) else None
+            is_unknown = error.is_outcome_unknown if isinstance(error, StoreUnavailable | AppendFailed) else None
             members = {"firstSeq": error.first_seq} if isinstance(error, RangeGone) else None
             return Problem(
                 status, str(error), code=code, is_outcome_unknown=is_unknown, headers=headers, members=members

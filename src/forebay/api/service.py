@@ -13,9 +13,12 @@ from forebay.api.access import Access, KeysFile, KeysRefused
 from forebay.api.answer_sizes import AnswerSizes
 from forebay.api.body_stream import BODY_BYTES_MAX, BODY_SECONDS_MAX
 from forebay.api.browsers import Browsers
+from forebay.api.disk_watch import DiskWatch
+from forebay.api.history import Figures, History
 from forebay.api.memory import Memory
 from forebay.api.problems import unavailable
 from forebay.api.routing import Needs
+from forebay.broker import delivery
 from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.store import POP_MAINTENANCE, PUSH_MAINTENANCE, Store
 from forebay.broker.waiting import WaitingRoom
@@ -23,6 +26,9 @@ from forebay.clock import Clock
 from forebay.errors import ForebayError, StoreUnavailable
 from forebay.ingest import Intake
 from forebay.ingest.backlog import Place
+
+HISTORY_SECONDS = 10.0
+DISK_SECONDS = 30.0
 
 _log = logging.getLogger("forebay.api")
 
@@ -43,6 +49,8 @@ class Counts:
     duplicates: int = 0
     popped: int = 0
     acknowledged: Counter[str] = field(default_factory=Counter)
+    removed: int = 0
+    """Messages that retention removed."""
     bytes_in: int = 0
 
 
@@ -69,6 +77,8 @@ class Service:
     commit_seconds: float = 30 * 86_400.0
     trace_seconds: float = 30 * 86_400.0
     flag_seconds: float = 1.0
+    history: History = field(default_factory=History)
+    disks: DiskWatch = field(default_factory=DiskWatch)
     started_us: int = 0
     is_started: bool = False
     is_stopping: bool = False
@@ -113,6 +123,8 @@ class Service:
             asyncio.create_task(self._every(self.flag_seconds, self.look_at_flags)),
             asyncio.create_task(self._every(self.flag_seconds, self.look_at_losses)),
             asyncio.create_task(self._every(self.retention_seconds, self._retain)),
+            asyncio.create_task(self._every(HISTORY_SECONDS, self._note)),
+            asyncio.create_task(self._watch_disks()),
         ]
         self.is_started = True
 
@@ -192,9 +204,31 @@ class Service:
             self.intake.keeper.is_paused = is_paused
 
     async def _retain(self) -> None:
-        await self.store.apply_retention()
+        self.counts.removed += await self.store.apply_retention()
         await self.store.expire_stages(self.stage_seconds, self.commit_seconds)
         await self.store.expire_traces(self.trace_seconds)
+
+    async def _watch_disks(self) -> None:
+        """Also while the store is away: that is when buffer files grow."""
+        while True:
+            await asyncio.to_thread(self.disks.look)
+            await asyncio.sleep(DISK_SECONDS)
+
+    async def _note(self) -> None:
+        self.note_figures()
+
+    def note_figures(self) -> None:
+        """Let the history know what this server has done so far."""
+        counts, acks = self.counts, self.counts.acknowledged
+        figures = Figures(
+            pushed=counts.pushed,
+            popped=counts.popped,
+            completed=acks[delivery.COMPLETED],
+            failed=acks[delivery.FAILED] + acks[delivery.RETRY],
+            dead=acks[delivery.DEAD],
+            removed=counts.removed,
+        )
+        self.history.note(self.clock.now_us(), figures)
 
     async def _every(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -24,7 +24,7 @@ second, and a superfluous one a look. A parked consumer costs one future and one
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import MutableMapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -177,6 +177,10 @@ class WaitingRoom:
     def __len__(self) -> int:
         """How many consumers are parked."""
         return sum(len(line.parked) for line in self._lines.values())
+
+    def by_queue(self) -> Counter[str]:
+        """How many wait for each queue; for a namespace or task as a whole under no name."""
+        return Counter(line.wanted.queue for line in self._lines.values() for _ in line.parked)
 
     def enter(self, wanted: Wanted) -> Visit:
         line = self._lines.get(wanted)

@@ -5,7 +5,7 @@ pyarrow nor rich is imported for them. To add a command, write `cli/NAME_command
 
 `run` is the whole life of a process: respell the words (see `dashes`), let Typer call the command, and turn whatever
 comes out of it into a message and an exit code (see `output`). No error that Forebay raises on purpose shows a
-traceback; every other exception does, and is called a bug.
+traceback, and no path that cannot be used (see `usable_paths`); every other exception does, and is called a bug.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import forebay
 from forebay.cli import output
 from forebay.cli.dashes import Options, respell
 from forebay.cli.output import ExitCode
+from forebay.cli.usable_paths import as_unusable
 from forebay.errors import ForebayError, InvariantBroken
 
 # Typer exports BadParameter but not its parent, which moved between releases; the parent is what ends in exit code 2.
@@ -62,6 +63,7 @@ COMMANDS = (
     Command("up", "forebay.cli.up_command:up", "Serve queues and run flows: server and worker in one.", "First steps"),
     Command("push", "forebay.cli.push_command:push", "Push messages: one, from a pipe, or from a file.", "Messages"),
     Command("pop", "forebay.cli.pop_command:pop", "Take messages, print and acknowledge them.", "Messages"),
+    Command("ack", "forebay.cli.pop_command:ack", "Finish what `pop --no-ack` has leased.", "Messages"),
     Command("tail", "forebay.cli.pop_command:tail", "Look at the last messages, and follow.", "Messages"),
     Command("queues", "forebay.cli.broker_commands:queues", "List queues.", "Messages"),
     Command("groups", "forebay.cli.broker_commands:groups", "List groups and their lag.", "Messages"),
@@ -179,6 +181,13 @@ def _run(words: Sequence[str], commands: Sequence[Command]) -> int:
         return ExitCode.REFUSED
     except BrokenPipeError:
         raise
+    except OSError as error:
+        unusable = as_unusable(error)
+        if unusable is None:
+            output.report_bug(error)
+            return ExitCode.BUG
+        output.fail(unusable)
+        return ExitCode.REFUSED
     except Exception as error:  # noqa: BLE001 - the last line of defence, and it says so
         output.report_bug(error)
         return ExitCode.BUG

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import timedelta
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -10,8 +11,10 @@ import typer
 from forebay.cli import output
 from forebay.cli.output import Format, OutputOption
 from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, checked_text, connected
-from forebay.config.units import format_size
+from forebay.config.units import format_duration, format_size
 from forebay.errors import Permanent
+
+FOR_EVER = "for ever"
 
 dlq = typer.Typer(help="List, replay and purge dead letters.")
 
@@ -23,7 +26,7 @@ AllOption = Annotated[bool, typer.Option("--all", help="Without a filter: all of
 
 
 def queues(url: UrlOption = DEFAULT_URL, api_key: KeyOption = None, output_format: OutputOption = Format.TABLE) -> None:
-    """List queues: partitions, messages kept, waiting, leased, dead."""
+    """List queues: partitions, messages kept, waiting, leased, dead, and how long finished messages stay."""
     with connected(url, api_key) as client:
         found = client.get("/api/v1/resources/queues", {"limit": 1000})["queues"]
     if output_format is Format.JSON:
@@ -40,10 +43,19 @@ def queues(url: UrlOption = DEFAULT_URL, api_key: KeyOption = None, output_forma
             queue["messages"]["deadLetter"],
             queue["nextSeq"],
             format_size(queue["sizeBytes"]),
+            _kept(queue),
         )
         for queue in found
     ]
-    output.show_table(("queue", *numbers), rows, right=numbers)
+    output.show_table(("queue", *numbers, "finished ones stay"), rows, right=numbers)
+    if any(_kept(queue) == FOR_EVER for queue in found):
+        output.tell(f"Messages that stay {FOR_EVER} fill the disk: set completedRetentionSeconds with `configure`.")
+
+
+def _kept(queue: dict[str, Any]) -> str:
+    """How long messages stay that every group has finished."""
+    limits = [seconds for seconds in (queue["keptSeconds"], queue["completedKeptSeconds"]) if seconds]
+    return format_duration(timedelta(seconds=min(limits))) if limits else FOR_EVER
 
 
 def groups(url: UrlOption = DEFAULT_URL, api_key: KeyOption = None, output_format: OutputOption = Format.TABLE) -> None:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
-from forebay.broker.stores.embedded.data_directory import data_directory_of, is_data_directory, queue_logs
-from forebay.commitlog.access import not_accessible, take_lock
-from forebay.commitlog.filesystem import RealFilesystem
+from forebay.broker.stores.embedded.data_directory import is_data_directory, queue_logs
 from forebay.errors import Permanent, UnknownQueue
 
 LogArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[DIR|QUEUE]",
+        metavar="DIR|QUEUE",
         help="A log's directory (where manifest.current is), a data directory, or with --data-dir a queue's name.",
     ),
 ]
@@ -55,20 +51,3 @@ def chosen_logs(log: str | None, data_dir: Path | None) -> list[ChosenLog]:
     if log not in found:
         raise UnknownQueue(log)
     return [ChosenLog(log, found[log])]
-
-
-@contextmanager
-def owned(logs: list[ChosenLog]) -> Iterator[None]:
-    """Have the store that the logs belong to for oneself: a server that has it open is named and left alone."""
-    directory = data_directory_of(logs[0].directory) if logs else None
-    if directory is None:
-        yield
-        return
-    try:
-        lock = take_lock(RealFilesystem(), directory)
-    except OSError as error:
-        raise not_accessible(directory, error) from error
-    try:
-        yield
-    finally:
-        lock.release()

@@ -16,7 +16,7 @@ from typing import TypeVar
 import typer
 
 from forebay.cli import output
-from forebay.cli.log_choice import ChosenLog, DataDirOption, LogArgument, chosen_logs, owned
+from forebay.cli.log_choice import ChosenLog, DataDirOption, LogArgument, chosen_logs
 from forebay.cli.output import ExitCode, Format, OutputOption
 from forebay.commitlog.access import not_accessible
 from forebay.commitlog.filesystem import RealFilesystem
@@ -69,11 +69,10 @@ def salvage(
     """
     logs = chosen_logs(log, data_dir)
     looked = _Looked(logs, output_format)
-    with owned(logs):
-        for chosen in logs:
-            with _bytes_bar(f"salvaging {chosen}") as on_progress:
-                mend = partial(salvage_log, RealFilesystem(), on_progress=on_progress)
-                looked.look(chosen, mend, asdict, _show_salvage)
+    for chosen in logs:
+        with _bytes_bar(f"salvaging {chosen}") as on_progress:
+            mend = partial(salvage_log, RealFilesystem(), on_progress=on_progress)
+            looked.look(chosen, mend, asdict, _show_salvage)
     looked.end()
 
 

@@ -1,10 +1,12 @@
-"""`forebay pop` and `forebay tail`: taking messages, and looking at them without taking them."""
+"""`forebay pop`, `ack` and `tail`: taking messages, finishing them, and looking at them without taking them."""
 
 from __future__ import annotations
 
 import time
+from base64 import b64encode
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
@@ -12,9 +14,11 @@ import typer
 
 from forebay.cli import output
 from forebay.cli.output import Format, OutputOption
-from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, connected, place_of
-from forebay.client import Address, Client
+from forebay.cli.server_option import DEFAULT_URL, KeyOption, UrlOption, checked_text, connected, place_of
+from forebay.client import Address, Client, Message, Refused
 from forebay.client.paths import quoted
+from forebay.errors import Permanent
+from forebay.model.queue import DEFAULT_GROUP
 
 _FOLLOW_SECONDS = 0.3
 _PAGE_MESSAGES = 1000
@@ -45,17 +49,64 @@ def pop(
                         "leaseId": message.lease_id,
                         "attempts": message.attempts,
                         "createdAt": message.created_at,
-                        "data": message.data,
+                        "data": _shown(message),
+                        "encoding": "base64" if message.is_binary else "json",
                     }
                     for message in found
                 ]
             )
         else:
             for message in found:
-                output.say(message.raw.decode())
+                output.say(_shown(message) if message.is_binary else message.raw.decode())
         output.finish()
-        if ack and found and not client.ack(found):
+        if not found:
+            output.tell(_why_nothing(client, place))
+        elif not ack:
+            _tell_lease(client, place, found)
+        elif not client.ack(found):
             output.tell("some messages were not acknowledged: their lease was over")
+
+
+def _shown(message: Message) -> Any:
+    return b64encode(message.raw).decode() if message.is_binary else message.data
+
+
+def _why_nothing(client: Client, place: Address) -> str:
+    path = f"/api/v1/consumer-groups/{quoted(place.group)}/queues/{quoted(place.queue)}/waiting"
+    try:
+        found = client.get(path, None if place.partition is None else {"partition": place.partition})
+    except Refused as refused:
+        if refused.status != HTTPStatus.NOT_FOUND:
+            raise
+        return f"nothing: there is no queue {place.queue!r}; the first push makes it"
+    name = "the queue's own group" if place.group == DEFAULT_GROUP else f"group {place.group!r}"
+    if not found["waiting"]:
+        return f"nothing: no message of {place.queue!r} waits for {name}"
+    due, leased = found["dueInSeconds"], found["leased"]
+    when = f"; some may come at {found['dueAt']}, in {due:.0f} s" if due else ""
+    where = "" if place.partition is None else f" (of partition {place.partition!r} only)"
+    return f"nothing now{where}: {found['waiting']:,} wait for {name}, {leased:,} of them leased{when}"
+
+
+def _tell_lease(client: Client, place: Address, found: Sequence[Message]) -> None:
+    lease_id = found[0].lease_id
+    seconds = client.get(f"/api/v1/resources/queues/{quoted(place.queue)}", {"limit": 1})["config"]["leaseTime"]
+    output.tell(f"leased for {seconds} s, then delivered again. To finish: forebay ack {lease_id}")
+
+
+def ack(
+    lease: Annotated[str, typer.Argument(metavar="LEASE", help="As `forebay pop --no-ack` told it.")],
+    url: UrlOption = DEFAULT_URL,
+    api_key: KeyOption = None,
+) -> None:
+    """Finish all messages that were popped under a lease and not answered yet."""
+    with connected(url, api_key) as client:
+        done = client.post(f"/api/v1/lease/{quoted(checked_text(lease))}/complete", {})
+    if not done["success"]:
+        raise Permanent(
+            f"no such lease: {lease}", remedy="It was finished, or its time is over and its messages come again"
+        )
+    output.say(f"acknowledged {done['messages']:,}")
 
 
 def tail(

@@ -93,6 +93,8 @@ def _push_lines(
 ) -> Iterator[list[Pushed]]:
     name = str(file or "stdin")
     stream: BinaryIO = file.open("rb") if file else sys.stdin.buffer
+    if file is None and sys.stdin.isatty():
+        output.tell("reading one message per line from the keyboard; end with Ctrl-D")
     pushed = 0
     with stream, output.progress("pushing", file.stat().st_size if file else None) as advance:
         for lines in requests_of(stream, batch):

@@ -21,12 +21,14 @@ import typer
 
 from forebay.api.browsers import is_loopback
 from forebay.api.service import Service
-from forebay.assemble import api_service, broker_store
+from forebay.assemble import api_service, broker_store, buffer_directory
 from forebay.broker.store import Store
 from forebay.cli import output
+from forebay.cli.file_handles import raise_limit
 from forebay.cli.port_owner import port_owner
 from forebay.cli.server_log import change_level, start_log
 from forebay.cli.settings_flags import with_settings
+from forebay.cli.usable_paths import writable_directory
 from forebay.config.keys import KEYS, ValueRefused
 from forebay.config.load import Loaded
 from forebay.config.model import ServerSettings, Settings
@@ -62,6 +64,7 @@ def serve(
     settings = _overridden(loaded.settings, {"host": host, "port": port, "store": store})
     refuse_strangers(settings.server, is_insecure=insecure)
     start_log(settings.server.log_level)
+    raise_limit()
     listening = _listen(settings.server)
     try:
         with _kept_nowhere(settings) as kept:
@@ -127,6 +130,9 @@ def _run(settings: Settings, listening: socket.socket, loaded: Loaded) -> None:
 
     from forebay.api.server import Listening, serve, tls_context
 
+    if settings.server.store == "embedded":
+        writable_directory(settings.data_dir, "data_dir")
+    writable_directory(buffer_directory(settings), "buffer.dir" if settings.buffer.dir else "data_dir")
     store, store_name = _store(settings)
     server = settings.server
     where = Listening(

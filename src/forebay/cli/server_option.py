@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -21,9 +22,12 @@ def connected(url: str, api_key: str | None) -> Client:
 
 
 def connected_to(urls: Sequence[str], api_key: str | None, **options: Any) -> Client:
-    """A client of several servers; a URL that is none is refused as what the user typed wrong."""
+    """A client of several servers; a URL that is none is refused as what the user typed wrong.
+
+    The environment may name the certificates (PEM) by which `https` servers are checked: `FOREBAY_CA_FILE`.
+    """
     try:
-        return Client(*urls, api_key=api_key, **options)
+        return Client(*urls, api_key=api_key, ca_file=os.environ.get("FOREBAY_CA_FILE") or None, **options)
     except ValueError as wrong:
         raise Permanent(str(wrong)) from None
 

@@ -15,6 +15,7 @@ from forebay.cli import output
 from forebay.cli.flow_session import ServerUrlOption, Session, connection, flows_of, server_url, spark_for
 from forebay.cli.server_option import KeyOption
 from forebay.cli.settings_flags import with_settings
+from forebay.cli.usable_paths import writable_directory
 from forebay.config.load import Loaded
 from forebay.config.model import Settings
 from forebay.flows.definition import Flow
@@ -32,6 +33,7 @@ def worker(loaded: Loaded, url: ServerUrlOption = None, api_key: KeyOption = Non
 
 def run_worker(settings: Settings, flows: Sequence[Flow], url: str, api_key: str | None) -> None:
     """Start Spark and look after the flows until told to stop."""
+    writable_directory(settings.data_dir, "data_dir")
     stopping = threading.Event()
     # Before Spark, so that a stop while it starts is heeded; and after it, because Spark sets a handler of its own.
     _stop_on_signals(stopping)

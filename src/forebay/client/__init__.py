@@ -16,9 +16,13 @@ lost it asks again, here or at the next server, and a message that had been stor
 **One request for many.** Pushes of single messages that wait at the same time share a request (`merging`), so a
 program with many tasks need not batch by itself. Each is answered when its own message is stored.
 
-**Several servers.** Give several URLs; a server that does not answer is left out for `retry_unhealthy_seconds`, and the
-next one is asked. What a server refuses (4xx) is final and raised as `Refused`; what it cannot do now (5xx, 429, no
-connection) is tried again `attempts` times with growing pauses, and then raised as `Unreachable`.
+**Data comes back as it was pushed**, or is refused: `bytes` as bytes, `Decimal` with all its digits, NaN not at all
+(`outgoing`). A batch that is too large for one request leaves in several, in order.
+
+**Several servers.** Give several URLs, one by one or in a list; a server that does not answer is left out for
+`retry_unhealthy_seconds`, and the next one is asked. What a server refuses (4xx) is final and raised as `Refused`; what
+it cannot do now (5xx, 429, no connection) is tried again `attempts` times with growing pauses, and then raised as
+`Unreachable`.
 
 **What nobody can tell.** A transaction that is sent again because its answer was lost may be refused for the very
 reason that its first try was carried out. Then `commit` raises `OutcomeUnknown`, and `TransactionFailed` only where
@@ -31,7 +35,11 @@ makes a client of its own.
 **Leases.** `take` hands out messages one by one; those that were fetched but not handed out yet are leased too. For
 work that takes longer than the lease use `consume`, which renews the lease while the handler runs, acknowledges when
 it returns, and reports the error when it raises. A renewal that reaches no server is soon tried again, for as long as
-the handler runs; only the server's word that the lease is lost ends it.
+the handler runs; only the server's word that the lease is lost ends it. Messages of a partition are handled in order:
+those behind one that failed come after it (`handling`).
+
+**Small.** It needs `msgspec` and `httptools`, and PyArrow for the calls that speak Arrow; nothing else is imported.
+`packages/forebay-client` installs it alone.
 
 **Many at a time.** `read_arrow` and `iter_arrow` read a queue as Arrow columns, without a group. `stage` and `commit`
 write rows once, however often the program that writes them is killed and starts again:

@@ -63,6 +63,10 @@ async def batches(
             return
 
 
+def table_of(found: Sequence[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(found, schema=SCHEMA)
+
+
 async def stage(transport: Transport, queue: str, rows: Rows, producer: str, epoch: str, part: str) -> list[str]:
     """The ids of the stages, in the order of the rows."""
     path = f"/api/v1/arrow/queues/{quote(queue, safe='')}"

@@ -20,6 +20,7 @@ import asyncio
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
@@ -147,7 +148,9 @@ class Connection(asyncio.Protocol):
 class Origin:
     """One server: where it is, what every request to it says, and the connections that are idle."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], ca_file: str | Path | None = None) -> None:
+        """`ca_file`: the certificates (PEM) that the server's is checked by; without it, those of the machine."""
+        self._ca_file = ca_file
         parts = urlsplit(url)
         self._host = parts.hostname or ""
         self._is_encrypted = parts.scheme == "https"
@@ -205,7 +208,7 @@ class Origin:
 
     async def _connected(self) -> Connection:
         if self._is_encrypted and self._tls is None:
-            self._tls = ssl.create_default_context()
+            self._tls = ssl.create_default_context(cafile=self._ca_file)
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(Connection, self._host, self._port, ssl=self._tls)
         if self._is_closed:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from forebay.errors import ForebayError, Permanent, Transient
+
+T = TypeVar("T")
+
+encode_body = msgspec.json.Encoder().encode
+decode_body = msgspec.json.decode
 
 
 class Pushed(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -54,7 +59,7 @@ class Committed(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message as it was delivered. `raw` is the payload's JSON text, byte for byte as it was pushed."""
+    """A message as it was delivered. `raw` is the payload byte for byte as it was pushed: JSON text, or bytes."""
 
     queue: str
     partition: str
@@ -69,11 +74,20 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
     delivered_together: int = 0
     """How many messages its pop delivered. Who answers for all of them at once finishes their lease as a whole."""
+    is_binary: bool = False
+    """Whether it was pushed as bytes: then `raw` and `data` are those bytes."""
 
     @property
     def data(self) -> Any:
-        """The payload, decoded."""
-        return msgspec.json.decode(self.raw)
+        """The payload: bytes as they were pushed, or JSON decoded."""
+        return self.raw if self.is_binary else msgspec.json.decode(self.raw)
+
+    def data_as(self, kind: type[T]) -> T:
+        """The payload decoded as a type, as msgspec does; `msgspec.ValidationError` if it is none.
+
+        Example: `message.data_as(dict[str, Decimal])` keeps all digits of numbers.
+        """
+        return msgspec.json.decode(self.raw, type=kind)
 
 
 class Refused(Permanent):
@@ -133,6 +147,7 @@ class Acknowledging(msgspec.Struct, rename="camel", gc=False):
 
 class _Acknowledged(msgspec.Struct, gc=False):
     success: bool
+    dlq: bool = False
 
 
 _decode_acknowledged = msgspec.json.Decoder(list[_Acknowledged]).decode
@@ -141,3 +156,8 @@ _decode_acknowledged = msgspec.json.Decoder(list[_Acknowledged]).decode
 def is_all_taken(body: bytes) -> bool:
     """Whether the server took every one of the answers."""
     return all([one.success for one in _decode_acknowledged(body)])  # noqa: C419 - a generator takes twice as long
+
+
+def is_dead(body: bytes) -> bool:
+    """Whether the one message that was answered has become a dead letter."""
+    return _decode_acknowledged(body)[0].dlq

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterable
 from itertools import chain, pairwise, repeat
 
@@ -19,6 +20,7 @@ class _Delivered(msgspec.Struct, rename="camel", gc=False):
     trace_id: str | None = None
     seq: int = 0
     attempts: int = 0
+    encoding: str = "json"
 
 
 class _Run(msgspec.Struct, rename="camel", gc=False):
@@ -42,6 +44,8 @@ class _Popped(msgspec.Struct, rename="camel"):
     attempts: list[int] = []
     data: list[msgspec.Raw] = []
     trace_id: list[str | None] | None = None
+    encoding: list[str] | None = None
+    """Given if one of them is not JSON."""
     ends: list[int] = []
     """Where each payload ends in what follows the JSON, if they are not in `data`."""
     queue: str = ""
@@ -67,6 +71,10 @@ def messages_of(body: bytes, group: str) -> list[Message]:
         payloads = map(bytes, popped.data)
     if popped.messages:
         return _one_by_one(popped, group)
+    are_binary: Iterable[bool] = repeat(False)
+    if popped.encoding is not None:
+        are_binary = [encoding == "base64" for encoding in popped.encoding]
+        payloads = [_bytes_of(text) if binary else text for text, binary in zip(payloads, are_binary, strict=True)]
     runs = popped.runs
     counts = [run.messages for run in runs]
     return list(
@@ -84,8 +92,14 @@ def messages_of(body: bytes, group: str) -> list[Message]:
             popped.created_at,
             payloads,
             repeat(len(popped.seq)),
+            are_binary,
         )
     )
+
+
+def _bytes_of(text: bytes) -> bytes:
+    """Of a JSON string of base64."""
+    return b64decode(text[1:-1])
 
 
 def _one_by_one(popped: _Popped, group: str) -> list[Message]:
@@ -102,8 +116,9 @@ def _one_by_one(popped: _Popped, group: str) -> list[Message]:
             found.seq,
             found.attempts,
             found.created_at,
-            bytes(found.data),
+            _bytes_of(bytes(found.data)) if found.encoding == "base64" else bytes(found.data),
             len(popped.messages),
+            found.encoding == "base64",
         )
         for found in popped.messages
     ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
 from forebay.client.merging import Merger
-from forebay.client.messages import Pushed, PushSummary, Unreachable
-from forebay.client.outgoing import joined
+from forebay.client.messages import Pushed, PushSummary, Refused, Unreachable
+from forebay.client.outgoing import Outgoing, encoded, joined, requests_of
 from forebay.client.transport import Transport
+from forebay.errors import ForebayError
 
 _MERGERS_MAX = 1000
 _decode_pushed = msgspec.json.Decoder(list[Pushed]).decode
@@ -24,6 +27,34 @@ class Pusher:
         self._transport = transport
         self._mergers: dict[str, Merger[Pushed]] = {}
         self._buffered_mergers: dict[tuple[str, int, int], Merger[PushSummary]] = {}
+
+    async def in_requests(self, items: Sequence[Outgoing]) -> list[Pushed]:
+        """In as many requests as they need, in order."""
+        pushed: list[Pushed] = []
+        for some, text in requests_of(items):
+            with _noting(len(pushed), len(items)):
+                pushed += await self._halved(some, text)
+        return pushed
+
+    async def _halved(self, items: Sequence[Outgoing], text: bytes) -> list[Pushed]:
+        """In one request, or in smaller ones if the server is set to take less in one."""
+        try:
+            return await self.all(text)
+        except Refused as refused:
+            if refused.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE or len(items) == 1:
+                raise
+        half = len(items) // 2
+        first = await self._halved(items[:half], encoded(items[:half]))
+        with _noting(len(first), len(items)):
+            return first + await self._halved(items[half:], encoded(items[half:]))
+
+    async def in_buffered_requests(
+        self, items: Sequence[Outgoing], buffer_ms: int | None, buffer_max: int | None
+    ) -> PushSummary:
+        summaries = [await self.all_buffered(text, buffer_ms, buffer_max) for _, text in requests_of(items)]
+        if not summaries:
+            return await self.all_buffered(b"[]", buffer_ms, buffer_max)
+        return msgspec.structs.replace(summaries[-1], messages=sum(summary.messages for summary in summaries))
 
     async def all(self, items: bytes) -> list[Pushed]:
         _, answer = await self._transport.request("POST", "/api/v1/push", b'{"items":%b}' % items)
@@ -61,6 +92,17 @@ class Pusher:
             _forget_idle(self._buffered_mergers)
             merger = self._buffered_mergers[key] = Merger(send)
         return await merger.add(item)
+
+
+@contextmanager
+def _noting(stored: int, total: int) -> Iterator[None]:
+    """An error says how many messages are stored whatever becomes of the rest."""
+    try:
+        yield
+    except ForebayError as error:
+        if stored:
+            error.add_note(f"{stored} of {total} messages were accepted before")
+        raise
 
 
 def _forget_idle(mergers: dict[Any, Any]) -> None:

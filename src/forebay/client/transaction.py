@@ -9,7 +9,7 @@ import msgspec
 from forebay.client.addresses import Address, target_of
 from forebay.client.connection import Tries
 from forebay.client.messages import Message, OutcomeUnknown, Refused, TransactionFailed
-from forebay.client.outgoing import all_outgoing
+from forebay.client.outgoing import all_outgoing, encoded
 from forebay.client.transport import Transport
 
 _encode = msgspec.json.Encoder().encode
@@ -25,11 +25,19 @@ class Transaction:
         self._operations: list[dict[str, object]] = []
 
     def push(self, address: str | Address, *batch: object) -> Transaction:
-        place = target_of(address)
-        self._operations.append({"type": "push", "items": all_outgoing(place, batch)})
+        """Add messages, in order; returns the transaction. `ValueError` for an address that names a group, or NaN.
+
+        Example: `client.transaction().push("invoices", {"order": 7}).ack(message)`
+        """
+        items = encoded(all_outgoing(target_of(address), batch))
+        self._operations.append({"type": "push", "items": msgspec.Raw(items)})
         return self
 
     def ack(self, message: Message, status: str = "completed", *, error: str | None = None) -> Transaction:
+        """Add the answer for a message (`completed`, `failed`, `retry` or `dlq`); returns the transaction.
+
+        Example: `transaction.ack(message, "failed", error="no such customer")`
+        """
         answer: dict[str, object] = {
             "type": "ack",
             "consumerGroup": message.group,
@@ -43,7 +51,9 @@ class Transaction:
         return self
 
     async def commit(self) -> list[dict[str, Any]]:
-        """Raises `TransactionFailed` when nothing of it happened, and `OutcomeUnknown` when nobody can tell any more.
+        """Do all of it; returns one result for each push and ack.
+
+        Raises `TransactionFailed` when nothing of it happened, and `OutcomeUnknown` when nobody can tell any more.
 
         The latter comes of an answer that got lost: the transaction is sent again, and is refused either for a reason
         of its own or because the first try has done it and its leases are finished.

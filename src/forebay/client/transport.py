@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,6 +31,7 @@ class Transport:
         timeout_seconds: float,
         retry_unhealthy_seconds: float,
         api_key: str | None,
+        ca_file: str | Path | None = None,
         clock: Clock | None = None,
     ) -> None:
         for url in urls:
@@ -43,7 +45,11 @@ class Transport:
         self._timeout_seconds = timeout_seconds
         self._retry_unhealthy_seconds = retry_unhealthy_seconds
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._origins = {url: Origin(url, headers) for url in self._urls}
+        if ca_file is not None and not Path(ca_file).is_file():
+            raise ValueError(
+                f"ca_file {str(ca_file)!r} is no file; it names the certificates (PEM) that servers are checked by"
+            )
+        self._origins = {url: Origin(url, headers, ca_file) for url in self._urls}
         self._clock = clock or SystemClock()
         self._unhealthy_until: dict[str, float] = {}
         self._lifetime = Lifetime()
@@ -63,7 +69,7 @@ class Transport:
         Give `tries` to learn whether a try before the one that was answered may have been carried out.
         """
         tries = tries or Tries()
-        fault = "no attempt was made"
+        fault, is_away = "no attempt was made", True
         for attempt in range(self._attempts):
             if attempt:
                 pause = self._first_pause_seconds * 2 ** (attempt - 1)
@@ -78,13 +84,15 @@ class Transport:
                 self._unhealthy_until[url] = self._clock.monotonic() + self._retry_unhealthy_seconds
                 fault = f"{url}: {str(error) or type(error).__name__}"
                 continue
+            is_away = False
             if response.status < 300:
                 return response.status, response.body
             if response.status not in _RETRIED:
                 raise Refused(response.status, _detail(response))
             tries.unanswered += _leaves_open_what_happened(response)
             fault = f"{url}: {response.status} {_detail(response)}"
-        raise Unreachable(f"{method} {path} failed {self._attempts} times, last {fault}")
+        remedy = f"Start one with `forebay serve`, or name another; tried: {', '.join(self._urls)}" if is_away else None
+        raise Unreachable(f"{method} {path} failed {self._attempts} times, last {fault}", remedy=remedy)
 
     def _choose(self, attempt: int) -> str:
         """The first server that is not known to be down, each attempt the next one; any, if all are."""

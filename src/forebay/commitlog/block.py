@@ -3,11 +3,15 @@
 A **block** is a frame, little-endian throughout::
 
     offset  size  field
-    0       8     header u64: bits 0-61 length of the data, bit 62 a CRC follows, bit 63 the body is Snappy
+    0       8     header u64: bits 0-60 length of the data, bit 61 the CRC covers the place, bit 62 a CRC follows,
+                  bit 63 the body is Snappy
     8       n     data
-    8+n     4     CRC-32C (Castagnoli) u32 of header and data, present when bit 62 is set
+    8+n     4     CRC-32C (Castagnoli) u32 of header and data, present when bit 62 is set. With bit 61 it is that of the
+                  segment's path (32 bytes, as in the manifest), the block's position in it (u64), header and data
 
-The writer always sets bit 62. A reader accepts it clear, and then checks what it can: lengths, ranges, offsets.
+The writer always sets bits 61 and 62. So bytes of a payload that look like a record are none: they are not where their
+CRC says, whichever log they were copied from. Segments of version 1 have bit 61 clear throughout. A reader accepts bit
+62 clear, and then checks what it can: lengths, ranges, offsets.
 
 A **record** is a block whose data starts with fields that are never compressed, so that a scan reads headers only::
 
@@ -70,7 +74,10 @@ SEQ_MAX = (1 << 63) - 1
 
 CRC_FOLLOWS = 1 << 62
 BODY_IS_SNAPPY = 1 << 63
-LENGTH_MASK = CRC_FOLLOWS - 1
+CRC_COVERS_PLACE = 1 << 61
+LENGTH_MASK = CRC_COVERS_PLACE - 1
+NO_PLACE = 0
+"""In place of a place's checksum, for records of version 1."""
 
 HEADER = Struct("<QQIQQ")
 HEADER_BYTES = HEADER.size
@@ -118,6 +125,8 @@ class Header(NamedTuple):
     created_max_us: int
     is_snappy: bool
     has_crc: bool
+    is_placed: bool
+    """Whether its CRC covers where it stands."""
 
     @property
     def is_filler(self) -> bool:
@@ -144,7 +153,8 @@ def parse_header(data: bytes | memoryview, offset: int, position: int) -> Header
     has_crc = bool(word & CRC_FOLLOWS)
     size = 8 + length + (CRC_BYTES if has_crc else 0)
     # Not `Header(...)`: its constructor is written in Python, and a scan makes one for every record.
-    return _new_tuple(Header, (position, size, first_seq, count, low, high, bool(word & BODY_IS_SNAPPY), has_crc))
+    flags = bool(word & BODY_IS_SNAPPY), has_crc, bool(word & CRC_COVERS_PLACE)
+    return _new_tuple(Header, (position, size, first_seq, count, low, high, *flags))
 
 
 def _checksum(data: bytes | memoryview, before: int = 0) -> int:
@@ -152,19 +162,35 @@ def _checksum(data: bytes | memoryview, before: int = 0) -> int:
     return int(crc32c(data, before, _RELEASE_LOCK if len(data) > _CHECKSUM_HOLDS_LOCK_BYTES else _HOLD_LOCK))
 
 
-def crc_holds(data: bytes | memoryview, offset: int, header: Header) -> bool:
+def checksum_of_path(path: str) -> int:
+    """Of a segment; what all checksums of places in it begin with."""
+    return int(crc32c(path.encode()))
+
+
+def checksum_of_place(path_checksum: int, position: int) -> int:
+    """What the CRC of a record at this position of a segment begins with."""
+    return int(crc32c(position.to_bytes(8, "little"), path_checksum))
+
+
+def crc_holds(data: bytes | memoryview, offset: int, header: Header, path_checksum: int) -> bool:
     if not header.has_crc:
         return True
     end = offset + header.size - CRC_BYTES
-    return bool(_checksum(memoryview(data)[offset:end]) == CRC.unpack_from(data, end)[0])
+    computed = _checksum(memoryview(data)[offset:end], _place_of(header, path_checksum))
+    return bool(computed == CRC.unpack_from(data, end)[0])
 
 
-def flag_was_lost(data: bytes | memoryview, offset: int, header: Header) -> bool:
+def flag_was_lost(data: bytes | memoryview, offset: int, header: Header, path_checksum: int) -> bool:
     """Whether the record says that it has no CRC, but is followed by the one it had when bit 62 was set."""
     word = int.from_bytes(data[offset : offset + 8], "little") | CRC_FOLLOWS
     end = offset + header.size
-    computed = crc32c(memoryview(data)[offset + 8 : end], crc32c(word.to_bytes(8, "little")))
+    head = crc32c(word.to_bytes(8, "little"), _place_of(header, path_checksum))
+    computed = crc32c(memoryview(data)[offset + 8 : end], head)
     return bool(computed == CRC.unpack_from(data, end)[0])
+
+
+def _place_of(header: Header, path_checksum: int) -> int:
+    return checksum_of_place(path_checksum, header.position) if header.is_placed else NO_PLACE
 
 
 def size_max(count: int, variable_bytes: int) -> int:
@@ -173,11 +199,16 @@ def size_max(count: int, variable_bytes: int) -> int:
 
 
 def encode(
-    batches: Sequence[MessageBatch], first_seq: int, *, tag: bytes = NO_TAG, compress: bool = False
+    batches: Sequence[MessageBatch],
+    first_seq: int,
+    *,
+    tag: bytes = NO_TAG,
+    compress: bool = False,
+    is_placed: bool = True,
 ) -> list[Piece]:
-    """One record with the messages of all batches, in pieces to be written one after the other.
+    """One record with the messages of all batches, in pieces to be written one after the other, but for its CRC.
 
-    The caller has checked the size.
+    The caller has checked the size. Not `is_placed`: as version 1 has it.
     """
     columns: Columns
     ends: Ends
@@ -190,30 +221,44 @@ def encode(
         low, high = min(columns[0]), max(columns[0])
     count = len(columns[0])
     body = _body(columns, ends, present, tag, created_us=low if low == high else None)
-    return framed([body], first_seq, count, (low, high), compress=compress)
+    return framed([body], first_seq, count, (low, high), compress=compress, is_placed=is_placed)
 
 
 def framed(
-    body: Sequence[Piece], first_seq: int, count: int, created_range: tuple[int, int], *, compress: bool
+    body: Sequence[Piece],
+    first_seq: int,
+    count: int,
+    created_range: tuple[int, int],
+    *,
+    compress: bool,
+    is_placed: bool = True,
 ) -> list[Piece]:
-    """The record of a body that is there already, in pieces: what is not compressed is not copied either."""
-    flag = CRC_FOLLOWS
+    """`encode` for a body that is there already: what is not compressed is not copied either."""
+    flag = CRC_FOLLOWS | (CRC_COVERS_PLACE if is_placed else 0)
     if compress and (packed := _snappy(body[0] if len(body) == 1 else b"".join(body))):
         body, flag = [packed], flag | BODY_IS_SNAPPY
     head = HEADER.pack((FIELDS_BYTES + sum(map(len, body))) | flag, first_seq, count, *created_range)
-    checksum = _checksum(head)
-    for piece in body:
+    return [head, *body]
+
+
+def sealed(pieces: Sequence[Piece], place: int) -> list[Piece]:
+    """The record with its CRC. `place`: the checksum of the place where it will stand, or `NO_PLACE`."""
+    checksum = place
+    for piece in pieces:
         checksum = _checksum(piece, checksum)
-    return [head, *body, CRC.pack(checksum)]
+    return [*pieces, CRC.pack(checksum)]
 
 
-def encode_filler(first_lost: int, last_lost: int, unreadable: bytes) -> list[bytes]:
-    """Turn unreadable bytes of at least `HEADER_BYTES + CRC_BYTES` into a record of the same size that says so."""
+def encode_filler(first_lost: int, last_lost: int, unreadable: bytes, *, is_placed: bool) -> list[Piece]:
+    """Turn unreadable bytes of at least `HEADER_BYTES + CRC_BYTES` into a record of the same size that says so.
+
+    Without its CRC, as `encode`. It is of the version of its neighbours.
+    """
     length = len(unreadable) - 8 - CRC_BYTES
+    flag = CRC_FOLLOWS | (CRC_COVERS_PLACE if is_placed else 0)
     # Stray bytes that never held a message have lost none: then last_lost is the seq before first_lost.
-    head = HEADER.pack(length | CRC_FOLLOWS, first_lost, 0, min(first_lost, last_lost), last_lost)
-    body = unreadable[HEADER_BYTES:-CRC_BYTES]
-    return [head, body, CRC.pack(_checksum(body, _checksum(head)))]
+    head = HEADER.pack(length | flag, first_lost, 0, min(first_lost, last_lost), last_lost)
+    return [head, unreadable[HEADER_BYTES:-CRC_BYTES]]
 
 
 def _body(columns: Columns, ends: Ends, present: int, tag: bytes, *, created_us: int | None) -> bytes:

@@ -97,7 +97,12 @@ class GroupCommit(Generic[W, R]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         if self._enter(_Ticket(work, size, future)):
-            loop.run_in_executor(None, self._lead)
+            try:
+                loop.run_in_executor(None, self._lead)
+            except RuntimeError:
+                # The loop's pool takes nothing more, or no thread can be started. Everybody who waits, and who comes
+                # later, waits for this one to lead: so it does, here.
+                self._lead()
         return await future
 
     def _enter(self, ticket: _Ticket[W, R]) -> bool:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from forebay.commitlog import layout
+from forebay.commitlog.access import lock_owner
 from forebay.commitlog.columns import BodyRefused
 from forebay.commitlog.filesystem import File, Filesystem, Kind
-from forebay.commitlog.layout import LOCK, POINTER, QUARANTINE, SLOTS
+from forebay.commitlog.layout import POINTER, QUARANTINE, SLOTS
 from forebay.commitlog.manifest import Entry, Manifest, ManifestStore
 from forebay.commitlog.recovery import read_manifest
 from forebay.commitlog.scan import Record, SegmentScan, end_of_data
@@ -92,12 +93,6 @@ def require_log(filesystem: Filesystem, base: Path) -> None:
     has_manifest = any(filesystem.status(base / name).kind is not Kind.ABSENT for name in names)
     if not has_manifest and not layout.segments(filesystem, base):
         raise LogUnopenable(base, "no commit log is here: neither a manifest nor a segment")
-
-
-def lock_owner(filesystem: Filesystem, base: Path) -> str | None:
-    if filesystem.status(base / LOCK).kind is Kind.ABSENT:
-        return None
-    return filesystem.lock_owner(base / LOCK)
 
 
 def _slot_view(store: ManifestStore, slot: int, in_force: Manifest | None) -> SlotView:

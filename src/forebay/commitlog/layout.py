@@ -9,6 +9,9 @@
       YYYY/MM/DD/<16 hex digits>.data    segments: UTC day of their creation, seq of their first message
       quarantine/                        bytes that could not be read: kept, never read again
 
+A log may stand in a store's directory, as `<directory>/queues/<number>`. Then the process that holds `<directory>/lock`
+has it, and holds no lock on the log itself: there may be more queues than file handles.
+
 Everything else in the directory is foreign: left alone, and named by `forebay log inspect`.
 """
 
@@ -22,6 +25,7 @@ from pathlib import Path
 from forebay.commitlog.filesystem import Filesystem, Kind
 
 LOCK = "lock"
+QUEUES = "queues"
 POINTER = "manifest.current"
 SLOTS = {1: "manifest.1", 2: "manifest.2"}
 QUARANTINE = "quarantine"
@@ -109,6 +113,15 @@ def segments(filesystem: Filesystem, base: Path) -> list[str]:
         if _SEGMENT_NAME.fullmatch(name)
     ]
     return sorted(found, key=lambda path: (first_seq_of(path), path))
+
+
+def store_around(filesystem: Filesystem, base: Path) -> Path | None:
+    """The directory of the store that the log belongs to; None for a log that stands by itself."""
+    base = base.absolute()
+    if base.parent.name != QUEUES or not base.name.isdecimal():
+        return None
+    store = base.parent.parent
+    return store if filesystem.status(store / LOCK).kind is Kind.FILE else None
 
 
 def foreign_names(filesystem: Filesystem, base: Path) -> list[str]:

@@ -17,6 +17,7 @@ from forebay.commitlog.block import DATA_BYTES_MAX, MESSAGES_MAX, NO_TAG, TAG_BY
 from forebay.commitlog.columns import ColumnBatch
 from forebay.commitlog.filesystem import Filesystem, Kind, Lock, RealFilesystem
 from forebay.commitlog.group_commit import GroupCommit
+from forebay.commitlog.kept_open import KeptOpen, share_of_handles
 from forebay.commitlog.manifest import ManifestStore
 from forebay.commitlog.plain import PlainRecord
 from forebay.commitlog.reader import LogReader, OnDamage
@@ -27,6 +28,8 @@ from forebay.commitlog.state import LogCounters, LogOptions, LogState, Place
 from forebay.commitlog.writer import Append, LogWriter
 from forebay.errors import BatchRefused, LogClosed
 from forebay.model.message import MessageBatch, SeqRange
+
+_kept = KeptOpen(share_of_handles)
 
 
 class CommitLog:
@@ -39,7 +42,7 @@ class CommitLog:
         self,
         base: Path,
         options: LogOptions,
-        lock: Lock,
+        lock: Lock | None,
         writer: LogWriter,
         reader: LogReader,
         report: RecoveryReport,
@@ -67,27 +70,44 @@ class CommitLog:
         *,
         filesystem: Filesystem | None = None,
         clock: Clock | None = None,
+        is_owned: bool = False,
     ) -> CommitLog:
-        """Open the log in `base`, making it if the directory is empty or absent, and recover what a crash left."""
+        """Open the log in `base`, making it if the directory is empty or absent, and recover what a crash left.
+
+        `is_owned`: the caller holds a lock on a directory around it (`layout`), so that the log needs none.
+        """
         base = Path(base)
         options = options or LogOptions()
         filesystem = filesystem or RealFilesystem()
         clock = clock or SystemClock()
         try:
             _make_base(filesystem, base)
-            lock = take_lock(filesystem, base)
+            lock = None if is_owned else take_lock(filesystem, base)
             try:
                 store = ManifestStore(filesystem, base)
                 day = layout.day_of(clock.now_us())
                 found = recover(filesystem, base, store, day, options.read_chunk_bytes)
             except BaseException:
-                lock.release()
+                if lock is not None:
+                    lock.release()
                 raise
         except OSError as error:
             raise not_accessible(base, error) from error
-        writer = LogWriter(filesystem, base, options, clock, store, found.state, found.generation, found.file)
+        writer = LogWriter(
+            filesystem,
+            base,
+            options,
+            clock,
+            store,
+            found.state,
+            found.generation,
+            found.file,
+            must_seal=found.is_of_old_version and found.state.position > 0,
+        )
         reader = LogReader(filesystem, base, options, lambda: writer.state)
-        return cls(base, options, lock, writer, reader, found.report)
+        log = cls(base, options, lock, writer, reader, found.report)
+        _kept.add(log)
+        return log
 
     def append(self, batch: MessageBatch, *, tag: bytes = NO_TAG) -> SeqRange:
         """Add the messages, all or none. On return they are durable and numbered; they never share a seq."""
@@ -103,7 +123,9 @@ class CommitLog:
         with self._mutex:
             self._check_open()
             (seqs,) = self._writer.commit([(batch, tag)])
-            return Place(*seqs, self._writer.last_position)
+            place = Place(*seqs, self._writer.last_position)
+        _kept.add(self)
+        return place
 
     def append_columns(self, batch: ColumnBatch | RunBatch, created_us: int, *, tag: bytes = NO_TAG) -> Place:
         """`append_record` for messages that are columns already, all of one time."""
@@ -111,7 +133,9 @@ class CommitLog:
         with self._mutex:
             self._check_open()
             seqs = self._writer.commit_columns(batch, created_us, tag)
-            return Place(*seqs, self._writer.last_position)
+            place = Place(*seqs, self._writer.last_position)
+        _kept.add(self)
+        return place
 
     def read_record(self, first_seq: int, position: int) -> PlainRecord:
         """The record that `append_record` or `read_records` found there."""
@@ -191,7 +215,9 @@ class CommitLog:
                 self._reader.let_go()
                 self._writer.close()
             finally:
-                self._lock_file.release()
+                _kept.remove(self)
+                if self._lock_file is not None:
+                    self._lock_file.release()
 
     @property
     def first_seq(self) -> int:
@@ -223,7 +249,17 @@ class CommitLog:
         with self._mutex:
             if self._is_closed:
                 raise LogClosed(self.base)
-            return self._writer.commit(appends)
+            ranges = self._writer.commit(appends)
+        _kept.add(self)
+        return ranges
+
+    def let_go_of_file(self) -> None:
+        """Close the active segment's file until something is appended: nothing was for longest."""
+        if self._mutex.acquire(blocking=False):  # else it is in use, and tells so when that is done
+            try:
+                self._writer.let_go_of_file()
+            finally:
+                self._mutex.release()
 
     def _check_open(self) -> None:
         if self._is_closed:

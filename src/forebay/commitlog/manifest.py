@@ -4,7 +4,7 @@ Little-endian, CRC-32 (zlib) over the whole content with the checksum field zero
 
     offset  size  field
     0       4     magic "QMFT"
-    4       4     version u32, 1
+    4       4     version u32: 2, or 1 in a log without records whose CRC covers their place (`block`)
     8       8     next_seq u64        the seq that the next message gets, as of this writing
     16      4     file_count u32      number of entries at the end
     20      4     checksum u32
@@ -50,7 +50,9 @@ from forebay.commitlog.layout import PATH_BYTES, POINTER, SLOTS
 from forebay.errors import InvariantBroken, ManifestCorrupted, UnsupportedManifestVersion
 
 MAGIC = b"QMFT"
-VERSION = 1
+VERSION = 2
+_VERSIONS = (1, VERSION)
+"""Those that are read; they differ in the records of the log and not in the manifest."""
 FILE_COUNT_MAX = 1 << 22
 """Segments in one log. At 512 MiB each that is 2 PiB; a larger figure in a file is damage."""
 
@@ -118,6 +120,7 @@ class Manifest:
     msg_count: int
     path: str
     entries: Entries
+    version: int = VERSION
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -125,7 +128,7 @@ def encode(manifest: Manifest) -> bytes:
     path = manifest.path.encode()
     if len(path) != PATH_BYTES:
         raise InvariantBroken(f"segment path {manifest.path!r} has {len(path)} bytes and not {PATH_BYTES}")
-    header = _HEADER.pack(MAGIC, VERSION, manifest.next_seq, len(entries), 0, manifest.generation)
+    header = _HEADER.pack(MAGIC, manifest.version, manifest.next_seq, len(entries), 0, manifest.generation)
     active = _ACTIVE.pack(manifest.file_seq, manifest.write_pos, manifest.msg_count, PATH_BYTES, path)
     content = bytearray().join((header, active, entries.raw))
     content[_CHECKSUM_AT : _CHECKSUM_AT + 4] = _checksum(content).to_bytes(4, "little")
@@ -145,9 +148,9 @@ def decode(content: bytes, base: Path, file: str) -> Manifest:
     if magic != MAGIC:
         raise ManifestCorrupted(base, file, f"starts with {magic!r}, not {MAGIC!r}")
     computed = _checksum(content)
-    if version != VERSION and checksum != _checksum(content[:4] + VERSION.to_bytes(4, "little") + content[8:]):
+    if version not in _VERSIONS and not _fits_a_known_version(content, checksum):
         raise UnsupportedManifestVersion(base, file, version, VERSION)
-    # The checksum fits version 1, so a version field that says otherwise is damage, not another version.
+    # The checksum fits a version that is known, so a field that says otherwise is damage, not another version.
     if computed != checksum:
         raise ManifestCorrupted(base, file, f"checksum {checksum:08x}, its content gives {computed:08x}")
     file_seq, write_pos, msg_count, path_length, path = _ACTIVE.unpack_from(content, _HEADER.size)
@@ -160,7 +163,12 @@ def decode(content: bytes, base: Path, file: str) -> Manifest:
         raise ManifestCorrupted(base, file, f"{active!r} is not the path of a segment")
     if next_seq < 1 or write_pos > 1 << 62:
         raise ManifestCorrupted(base, file, f"next_seq {next_seq}, write_pos {write_pos} are not possible")
-    return Manifest(next_seq, generation, file_seq, write_pos, msg_count, active, Entries(raw))
+    return Manifest(next_seq, generation, file_seq, write_pos, msg_count, active, Entries(raw), version)
+
+
+def _fits_a_known_version(content: bytes, checksum: int) -> bool:
+    as_known = (content[:4] + version.to_bytes(4, "little") + content[8:] for version in _VERSIONS)
+    return any(checksum == _checksum(each) for each in as_known)
 
 
 class ManifestStore:

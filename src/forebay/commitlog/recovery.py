@@ -31,7 +31,7 @@ from pathlib import Path
 from forebay.commitlog import layout
 from forebay.commitlog.filesystem import File, Filesystem, Kind, write_fully
 from forebay.commitlog.layout import POINTER, QUARANTINE, SLOTS
-from forebay.commitlog.manifest import Entries, Manifest, ManifestStore
+from forebay.commitlog.manifest import VERSION, Entries, Manifest, ManifestStore
 from forebay.commitlog.scan import SegmentScan
 from forebay.commitlog.state import LogState
 from forebay.errors import (
@@ -68,6 +68,8 @@ class Recovered:
     generation: int
     file: File
     report: RecoveryReport
+    is_of_old_version: bool = False
+    """Whether the active segment may hold records of an older version."""
 
 
 def recover(filesystem: Filesystem, base: Path, store: ManifestStore, day: str, chunk_bytes: int) -> Recovered:
@@ -85,10 +87,13 @@ def recover(filesystem: Filesystem, base: Path, store: ManifestStore, day: str, 
     recovered = Recovered(state, manifest.generation, _open_active(filesystem, base, manifest), RecoveryReport())
     try:
         _adopt(filesystem, base, recovered, chunk_bytes)
-        if not recovered.report.is_clean:
+        recovered.is_of_old_version = manifest.version < VERSION
+        if not recovered.report.is_clean or recovered.is_of_old_version:
+            # Of an old version: also before anything new is written, which an older Forebay would take for damage.
             recovered.file.sync()
             recovered.generation += 1
             store.write(recovered.state.manifest(recovered.generation))
+        if not recovered.report.is_clean:
             _log(base, recovered.report)
     except BaseException:
         recovered.file.close()
@@ -100,7 +105,7 @@ def read_manifest(filesystem: Filesystem, base: Path, store: ManifestStore) -> M
     """The manifest in force; None only where nothing says that there ever was a message."""
     pointer = filesystem.status(base / POINTER)
     if pointer.kind is Kind.ABSENT or (pointer.kind is Kind.FILE and pointer.size == 0):
-        found = _sign_of_messages(filesystem, base, store)
+        found = sign_of_messages(filesystem, base, store)
         if found is None:
             return None
         if pointer.kind is Kind.ABSENT:
@@ -109,7 +114,8 @@ def read_manifest(filesystem: Filesystem, base: Path, store: ManifestStore) -> M
     return store.read()
 
 
-def _sign_of_messages(filesystem: Filesystem, base: Path, store: ManifestStore) -> str | None:
+def sign_of_messages(filesystem: Filesystem, base: Path, store: ManifestStore) -> str | None:
+    """What says that the log has, or had, a message; None when nothing does."""
     for path in layout.segments(filesystem, base):
         if size := filesystem.status(base / path).size:
             return f"{path} holds {size} bytes"

@@ -22,7 +22,16 @@ from pathlib import Path
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import layout
 from forebay.commitlog.access import not_accessible, take_lock
-from forebay.commitlog.block import CRC_BYTES, HEADER_BYTES, encode_filler
+from forebay.commitlog.block import (
+    CRC_BYTES,
+    CRC_COVERS_PLACE,
+    HEADER_BYTES,
+    NO_PLACE,
+    checksum_of_path,
+    checksum_of_place,
+    encode_filler,
+    sealed,
+)
 from forebay.commitlog.filesystem import File, Filesystem, Kind, write_fully
 from forebay.commitlog.inspection import OnProgress, active_entry, require_log
 from forebay.commitlog.layout import POINTER, QUARANTINE, SLOTS
@@ -231,8 +240,11 @@ class _Salvage:
         if is_tail:
             file.truncate(damage.position)
         elif damage.last_seq is not None and size >= HEADER_BYTES + CRC_BYTES:
-            unreadable = file.read_at(size, damage.position)
-            write_fully(file, encode_filler(damage.first_seq, damage.last_seq, unreadable), damage.position)
+            unreadable, following = file.read_at(size, damage.position), damage.position + size
+            is_placed = bool(int.from_bytes(file.read_at(8, following), "little") & CRC_COVERS_PLACE)
+            filler = encode_filler(damage.first_seq, damage.last_seq, unreadable, is_placed=is_placed)
+            place = checksum_of_place(checksum_of_path(damage.segment), damage.position) if is_placed else NO_PLACE
+            write_fully(file, sealed(filler, place), damage.position)
         file.sync()
 
     def _note_shortened(self, entry: Entry, next_seq: int, size_on_disk: int, expected_next: int) -> None:

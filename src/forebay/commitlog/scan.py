@@ -3,7 +3,8 @@
 A scan yields whole records, and in their place a `DamagedRange` wherever there is none. It holds one chunk of the file
 in memory, larger only when a single record is. Behind damage it finds its way again: first at the place where the
 damaged record says that it ends (its header may well be good), else at the next place whose bytes are a record, CRC
-and all. At most the damaged record is lost.
+and all. At most the damaged record is lost. What a payload holds is not taken for a record: its CRC would have to cover
+the place where it stands (`block`); nor is one whose first seq is higher than the bytes before it can account for.
 
 Inside a segment seqs are contiguous: a record that starts higher than expected tells which messages the damage before
 it took; one that starts lower is bytes of another time, and damage itself.
@@ -14,12 +15,21 @@ to use. Only where messages are known to be missing they are damage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from forebay.commitlog.block import CRC_BYTES, HEADER_BYTES, Header, crc_holds, flag_was_lost, parse_header
+from forebay.commitlog.block import (
+    CRC_BYTES,
+    CRC_COVERS_PLACE,
+    HEADER_BYTES,
+    Header,
+    checksum_of_path,
+    crc_holds,
+    flag_was_lost,
+    parse_header,
+)
 from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import BodyRefused, decode
 from forebay.commitlog.filesystem import File
@@ -35,8 +45,11 @@ _new_tuple = tuple.__new__
 """Makes a named tuple without its constructor, which is written in Python: a scan makes two for every record."""
 _SEARCH_BYTES = 1 << 20
 _WINDOW_BYTES = 4096
-_WORD_ENDS = (b"\x00\x40", b"\x00\xc0")
-"""The last two bytes of every record's first word: bit 62 set, and a length far below 2^48."""
+_PLACED_ENDS = (b"\x00\x60", b"\x00\xe0")
+_PLAIN_ENDS = (b"\x00\x40", b"\x00\xc0")
+"""The last two bytes of every record's first word: bit 62 set, bit 61 or not, and a length far below 2^48."""
+_MESSAGES_PER_BYTE = 3
+"""More are in no record: each has at least the eight bytes of its time, which Snappy packs into a twenty-first part."""
 
 
 class Record(NamedTuple):
@@ -57,7 +70,7 @@ class Record(NamedTuple):
 
 
 class SegmentScan:
-    """One pass over the bytes `position` to `end` of a segment whose next message is `next_seq`.
+    """One pass over the bytes `position` to `end` of a segment, by its path, whose next message is `next_seq`.
 
     `last_seq` is the last message that is known to be in the segment, where that is known. After the pass `position`
     is the end of the last good record and `next_seq` the seq behind it.
@@ -76,6 +89,9 @@ class SegmentScan:
     ) -> None:
         self._file = file
         self._name = name
+        self._path_checksum = checksum_of_path(name)
+        self._is_placed = False
+        """Whether a record whose CRC covers its place was met: then all of the segment are of this kind."""
         self._end = end
         self._last_seq = last_seq
         self._chunk_bytes = chunk_bytes
@@ -92,6 +108,7 @@ class SegmentScan:
             found = self._record_at(position)
             if isinstance(found, Record):
                 header = found.header
+                self._is_placed = self._is_placed or header.is_placed
                 self.next_seq = header.next_seq
                 self.position = position = position + header.size
                 yield found
@@ -133,7 +150,7 @@ class SegmentScan:
             if offset is None:
                 return "the file ends inside a record"
         chunk = self._chunk
-        if not crc_holds(chunk.body, offset, header):
+        if not crc_holds(chunk.body, offset, header, self._path_checksum):
             return "CRC does not match"
         record: Record = _new_tuple(Record, (header, chunk, offset))
         return record if header.has_crc else self._checked_without_crc(record)
@@ -142,7 +159,7 @@ class SegmentScan:
         """A record may come without a CRC from another writer. Ours always has one: then bit 62 was damaged."""
         header = record.header
         offset = self._load(header.position, header.size + CRC_BYTES, header.message_count)
-        if offset is not None and flag_was_lost(self._chunk.body, offset, header):
+        if offset is not None and flag_was_lost(self._chunk.body, offset, header, self._path_checksum):
             return "its CRC flag is clear, although its CRC follows"
         try:
             if not header.is_filler:
@@ -172,11 +189,19 @@ class SegmentScan:
                 record = self._record_at(damaged + header.size, first_seq_max=header.next_seq)
                 if isinstance(record, Record) and record.header.first_seq == header.next_seq:
                     return record
-        for candidate in self._candidates(damaged + 1):
-            record = self._record_at(candidate, first_seq_max=self._last_seq or 1 << 63)
-            if isinstance(record, Record) and record.header.has_crc:
-                return record
+        # Where nothing tells which kind the segment has, its own are looked for before those that payloads can bring.
+        for ends in (_PLACED_ENDS,) if self._has_placed(damaged) else (_PLACED_ENDS, _PLAIN_ENDS):
+            for candidate in self._candidates(damaged + 1, ends):
+                possible = self.next_seq + _MESSAGES_PER_BYTE * (candidate - damaged)
+                record = self._record_at(candidate, first_seq_max=min(self._last_seq or possible, possible))
+                if isinstance(record, Record) and record.header.has_crc:
+                    return record
         return None
+
+    def _has_placed(self, damaged: int) -> bool:
+        """Whether anything tells that the CRCs of this segment cover their places: a record, or what is left of one."""
+        words = [int.from_bytes(self._file.read_at(8, position), "little") for position in (0, damaged)]
+        return self._is_placed or any(word & CRC_COVERS_PLACE for word in words)
 
     def _end_of_data(self, position: int) -> int:
         """The end without the zeros that a writer made ready, where no more messages are known to be."""
@@ -184,12 +209,12 @@ class SegmentScan:
             return self._end
         return end_of_data(self._file, position, self._end)
 
-    def _candidates(self, start: int) -> Iterator[int]:
+    def _candidates(self, start: int, ends: Sequence[bytes]) -> Iterator[int]:
         """Places from `start` on whose eight bytes look like the first word of a record."""
         position = start
         while position + HEADER_BYTES + CRC_BYTES <= self._end:
             window = self._file.read_at(min(_SEARCH_BYTES, self._end - position), position)
-            found = sorted(at - 6 for ending in _WORD_ENDS for at in _occurrences(window, ending) if at >= 6)
+            found = sorted(at - 6 for ending in ends for at in _occurrences(window, ending) if at >= 6)
             yield from (position + at for at in found)
             if len(window) < 8:
                 return

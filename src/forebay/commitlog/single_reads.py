@@ -13,42 +13,19 @@ Only what is as it should be is found here. Whatever is odd about a record is le
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 
-from forebay.commitlog.block import HEADER_BYTES, Header, crc_holds, parse_header
+from forebay.commitlog.block import HEADER_BYTES, Header, checksum_of_path, crc_holds, parse_header
 from forebay.commitlog.columns import BodyRefused
 from forebay.commitlog.filesystem import File
+from forebay.commitlog.kept_open import FEW_FILES, KeptOpen
 from forebay.commitlog.manifest import Entry
 from forebay.commitlog.plain import PlainRecord
 
 _WINDOW_BYTES = 128 << 10
-_KEPT_MAX = 64
 
 
-class _Kept:
-    """The logs of this process that have something open, those read last at the end."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._logs: OrderedDict[SingleReads, None] = OrderedDict()
-
-    def add(self, log: SingleReads) -> None:
-        """`log` was read; if there are too many now, the one that was not read for longest lets go."""
-        with self._lock:
-            self._logs[log] = None
-            self._logs.move_to_end(log)
-            oldest = self._logs.popitem(last=False)[0] if len(self._logs) > _KEPT_MAX else None
-        # With nobody's lock in hand: two logs that let go of each other would wait for ever.
-        if oldest is not None:
-            oldest.close()
-
-    def remove(self, log: SingleReads) -> None:
-        with self._lock:
-            self._logs.pop(log, None)
-
-
-_kept = _Kept()
+_kept = KeptOpen(lambda: FEW_FILES)
 
 
 class SingleReads:
@@ -59,6 +36,7 @@ class SingleReads:
         self._lock = threading.Lock()
         self._file: File | None = None
         self._path = ""
+        self._path_checksum = 0
         self._window = b""
         self._window_at = 0
         self._was_large = False
@@ -68,6 +46,7 @@ class SingleReads:
         """The record that starts with `first_seq` at `position` of the segment; None if something is odd about it."""
         with self._lock:
             found = self._found(entry, position)
+            path_checksum = self._path_checksum
             if len(self._window) > _WINDOW_BYTES:
                 self._window = b""  # of a large record, which has it now
         _kept.add(self)
@@ -76,7 +55,7 @@ class SingleReads:
         data, offset, header = found
         if header.first_seq != first_seq or header.is_filler or not header.has_crc:
             return None
-        if not crc_holds(data, offset, header):
+        if not crc_holds(data, offset, header, path_checksum):
             return None
         if 2 * header.size < len(data) or offset % 4:
             # A copy: else the record would keep the whole window in memory, or its integers are not where they should.
@@ -88,10 +67,10 @@ class SingleReads:
 
     def let_go(self) -> None:
         """Close the segment, which may have been removed: its space is free when nobody has it open."""
-        self.close()
+        self.let_go_of_file()
         _kept.remove(self)
 
-    def close(self) -> None:
+    def let_go_of_file(self) -> None:
         with self._lock:
             self._close()
 
@@ -105,6 +84,7 @@ class SingleReads:
         if self._file is None or self._path != entry.path:
             self._close()
             self._file, self._path = self._open(entry), entry.path
+            self._path_checksum = checksum_of_path(entry.path)
         offset = position - self._window_at
         if not 0 <= offset <= len(self._window) - HEADER_BYTES:
             size = HEADER_BYTES if self._was_large else _WINDOW_BYTES

@@ -3,7 +3,8 @@
 Not for two threads at once; `CommitLog` holds a lock around it. Its promises:
 
 - `commit` returns when everything it was given is durable. When it raises, nothing of it is part of the log: the
-  position and the next seq are what they were, and the segment is cut back to them.
+  position and the next seq are what they were, and the segment is cut back to them. Where the disk refuses that as
+  well, the error says that the outcome is unknown: a crash may leave the bytes to the next opening.
 - A failed sync seals the segment at the last byte that was synced before. The bytes behind it may or may not have
   reached the disk; no later sync can tell, so they are never part of the log, and the next append goes into a new file.
 - A full disk changes nothing: cut back, raise `DiskFull`, try afresh at the next append.
@@ -51,16 +52,22 @@ class LogWriter:
         state: LogState,
         generation: int,
         file: File,
+        *,
+        must_seal: bool = False,
     ) -> None:
+        """`must_seal`: nothing more may be written to the active segment."""
         self._filesystem = filesystem
         self._base = base
         self._options = options
         self._clock = clock
         self._store = store
         self._generation = generation
-        self._file = ActiveFile(file, state.position, options.segment_bytes)
-        self._must_seal = False
+        self._file: ActiveFile | None = ActiveFile(file, state.position, options.segment_bytes)
+        """None while nothing is written, so that an idle log has no file open."""
+        # Records of two versions never share a segment: a search behind damage knows which to look for.
+        self._must_seal = must_seal
         self._manifest_is_current = True
+        self._path_checksum = block.checksum_of_path(state.path)
         self._day_ends_us = layout.end_of_day(state.path)
         self._records_until_sample = 0
         self._last_sample_shrank = False
@@ -97,13 +104,14 @@ class LogWriter:
         return SeqRange(first_seq, first_seq + count - 1)
 
     def _write(self, pieces: Sequence[block.Piece], next_seq: int) -> None:
-        size = sum(map(len, pieces))
-        self._be_ready_for(size)
+        size = sum(map(len, pieces)) + block.CRC_BYTES
+        file = self._ready_for(size)
         entries, path, position, first_seq, file_seq = self.state
+        record = block.sealed(pieces, block.checksum_of_place(self._path_checksum, position))
         try:
-            self._file.write(pieces, size, position)
+            file.write(record, size, position)
         except OSError as error:
-            raise self._failed(error, size) from error
+            raise self._failed(error, file, size) from error
         self.last_position = position
         # Not `LogState(...)`: its constructor is written in Python, and every group goes through here.
         self.state = _new_tuple(LogState, (entries, path, position + size, next_seq, file_seq))
@@ -124,8 +132,8 @@ class LogWriter:
         self._records_until_sample -= 1
         return self._last_sample_shrank
 
-    def _be_ready_for(self, size: int) -> None:
-        """Have an active segment that may be written to, with room for `size` more bytes."""
+    def _ready_for(self, size: int) -> ActiveFile:
+        """The file of an active segment that may be written to and has room for `size` more bytes."""
         state = self.state
         is_full = state.position > 0 and state.position + size > self._options.segment_bytes
         is_new_day = self._options.roll_daily and self._clock.now_us() >= self._day_ends_us
@@ -134,6 +142,23 @@ class LogWriter:
                 self.roll()
             except OSError as error:
                 raise self._refusal(error, "starting a new segment failed") from error
+        if self._file is None:
+            try:
+                file = self._filesystem.open(self._base / self.state.path, write=True)
+            except OSError as error:
+                raise self._refusal(error, "opening the active segment failed") from error
+            self._file = ActiveFile(file, self.state.position, self._options.segment_bytes)
+        return self._file
+
+    def let_go_of_file(self) -> None:
+        """Close the active segment's file until it is written to again."""
+        self._close_file(self.state.position)
+
+    def _close_file(self, position: int) -> None:
+        """`position`: where the records of its segment end, which need not be the active one any more."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close(position)
 
     def skip_to(self, seq: int) -> None:
         """Go on with this seq, or where the log is if that is behind it."""
@@ -168,9 +193,10 @@ class LogWriter:
             self._must_seal = True
             file.close()
             raise
-        self._file.close(state.position)
+        self._close_file(state.position)
         self._file = ActiveFile(file, 0, self._options.segment_bytes)
         self._must_seal = False
+        self._path_checksum = block.checksum_of_path(path)
         self._day_ends_us = layout.end_of_day(path)
         self.counters.rolls += 1
         if is_empty and state.path != path:
@@ -246,7 +272,7 @@ class LogWriter:
         except (OSError, AppendFailed) as error:
             logger.warning("%s: manifest not written at close: %s", self._base, error, extra={"action": "log_close"})
         finally:
-            self._file.close(self.state.position)
+            self.let_go_of_file()
 
     def _put_in_force(self, state: LogState) -> None:
         self._store.write(state.manifest(self._generation + 1))
@@ -254,21 +280,24 @@ class LogWriter:
         self.state = state
         self._manifest_is_current = True
 
-    def _failed(self, error: OSError, size: int) -> AppendFailed:
+    def _failed(self, error: OSError, file: ActiveFile, size: int) -> AppendFailed:
         """After a failed write: what reached the file must never be taken for part of the log."""
         what = f"writing and syncing {size} bytes at {self.state.position} failed"
         refusal = self._refusal(error, what, SyncFailed)
         try:
-            self._file.cut(self.state.position)
+            file.cut(self.state.position)
             self._must_seal = not is_disk_full(error)
         except OSError:
             self._must_seal = True
         if self._must_seal:
             self.counters.failed_syncs += 1
             logger.error("%s", refusal, extra={"action": "log_sync_failed"})
-            # At once where the disk lets us, so that the next append need not; it tries again if not.
-            with contextlib.suppress(OSError, AppendFailed):
+            # At once where the disk lets us, so that the next append need not; it tries again if not. Until it is
+            # sealed, a crash leaves to the next opening whatever the failed write has left.
+            try:
                 self.roll()
+            except (OSError, AppendFailed):
+                refusal.is_outcome_unknown = True
         return refusal
 
     def _refusal(self, error: OSError, what: str, kind: type[AppendFailed] = AppendFailed) -> AppendFailed:

@@ -21,7 +21,9 @@ from forebay.config.keys import ENVIRONMENT_PREFIX, Key
 from forebay.config.profiles import PROFILES
 
 CONFIG_VARIABLE = "FOREBAY_CONFIG"
-NO_SETTINGS = frozenset({CONFIG_VARIABLE, "FOREBAY_URL", "FOREBAY_API_KEY", "FOREBAY_ENCRYPTION_KEY"})
+NO_SETTINGS = frozenset(
+    {CONFIG_VARIABLE, "FOREBAY_URL", "FOREBAY_API_KEY", "FOREBAY_CA_FILE", "FOREBAY_ENCRYPTION_KEY"}
+)
 """Variables of ours that are no settings: where to find them, how clients connect, and secrets."""
 TESTS_PREFIX = "FOREBAY_TEST_"
 """Names the YAML file when no flag does. Not a key: a file cannot name itself."""

@@ -1,12 +1,14 @@
-"""Make the golden log of format version 1 and the JSON file that says what must be read from it.
+"""Make the golden log of a format version and the JSON file that says what must be read from it.
 
 Usage, from the root of the checkout::
 
-    .venv/bin/python tests/data/commitlog/make_golden.py NEW_DIRECTORY
+    .venv/bin/python tests/data/commitlog/make_golden.py VERSION NEW_DIRECTORY
 
-The golden bytes in `v1/` were made once by this script and are never made again: logs in this format are on people's
-disks, and the tests prove that today's code still reads and writes them. So the script only writes where nothing is.
-It is kept to show how each byte came about, and as the start of a `make_golden` for a version 2.
+The golden bytes in `v1/` and `v2/` were made once by this script and are never made again: logs in these formats are on
+people's disks, and the tests prove that today's code still reads and writes them. So the script only writes where
+nothing is. It is kept to show how each byte came about, and as the start of a `make_golden` for a version 3.
+
+In version 2 the CRC of a record covers where it stands; all else is the same.
 
 The log has lived like this:
 
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,23 @@ TEXT_COLUMNS = ("partition", "transaction_id", "trace_id", "headers")
 
 
 @dataclass
+class Place:
+    """Where the next record of a segment goes."""
+
+    version: int
+    path: str
+    position: int = 0
+
+    @property
+    def is_placed(self) -> bool:
+        return self.version > 1
+
+    def sealed(self, pieces: list[block.Piece]) -> bytes:
+        checksum = block.checksum_of_place(block.checksum_of_path(self.path), self.position)
+        return b"".join(block.sealed(pieces, checksum if self.is_placed else block.NO_PLACE))
+
+
+@dataclass
 class Piece:
     """A record of the golden log and the words about it in the JSON file."""
 
@@ -45,9 +65,10 @@ class Piece:
 
 
 def record(
-    what: str, batch: MessageBatch, first_seq: int, *, tag: bytes = block.NO_TAG, compress: bool = False
+    place: Place, what: str, batch: MessageBatch, first_seq: int, *, tag: bytes = block.NO_TAG, compress: bool = False
 ) -> Piece:
-    data = b"".join(block.encode([batch], first_seq, tag=tag, compress=compress))
+    pieces = block.encode([batch], first_seq, tag=tag, compress=compress, is_placed=place.is_placed)
+    data = place.sealed(pieces)
     columns: dict[str, Any] = {"created_us": list(batch.created_us)}
     if batch.flags is not None:
         columns["flags"] = list(batch.flags)
@@ -66,17 +87,20 @@ def without_crc(piece: Piece) -> Piece:
     return Piece(word.to_bytes(8, "little") + piece.data[8:-4], piece.words | {"has_crc": False}, piece.next_seq)
 
 
-def filler(what: str, damaged: Piece) -> Piece:
+def filler(place: Place, what: str, damaged: Piece) -> Piece:
     """What salvage makes of a record of which one byte was flipped."""
     broken = bytearray(damaged.data)
     broken[80] ^= 0xFF
     first, last = damaged.words["first_seq"], damaged.next_seq - 1
-    data = b"".join(block.encode_filler(first, last, bytes(broken)))
+    data = place.sealed(block.encode_filler(first, last, bytes(broken), is_placed=place.is_placed))
     words: dict[str, Any] = {"what": what, "first_seq": first, "count": 0, "last_lost_seq": last}
     return Piece(data, words | {"is_snappy": False, "has_crc": True, "unreadable": broken.hex()}, damaged.next_seq)
 
 
-def first_segment() -> list[Piece]:
+Making = Iterator[Callable[[Place], Piece]]
+
+
+def first_segment() -> Making:
     every_column = MessageBatch(
         payloads=[b'{"n":1}', b"", bytes([0, 255, 128, 10])],
         created_us=[NEW_YEAR_US + 2, NEW_YEAR_US + 1, NEW_YEAR_US + 3],
@@ -93,33 +117,27 @@ def first_segment() -> list[Piece]:
         created_us=[NEW_YEAR_US + 20 + number for number in twelve],
         partitions=[b"user-%d" % (number % 3) for number in twelve],
     )
-    return [
-        record("every column", every_column, 1),
-        record("columns absent", two_columns, 4),
-        record("Snappy", repetitive, 6, compress=True),
-    ]
+    yield lambda place: record(place, "every column", every_column, 1)
+    yield lambda place: record(place, "columns absent", two_columns, 4)
+    yield lambda place: record(place, "Snappy", repetitive, 6, compress=True)
 
 
-def second_segment() -> list[Piece]:
+def second_segment() -> Making:
     tagged = MessageBatch([b"eighteen", b"nineteen"], [NEW_YEAR_US + 40, NEW_YEAR_US + 41], [b"p", b"q"])
     lost = MessageBatch([b"twenty", b"twenty-one", b"twenty-two"], [NEW_YEAR_US + 50] * 3)
     unchecked = MessageBatch([b"twenty-three", b"twenty-four"], [NEW_YEAR_US + 60, NEW_YEAR_US + 60])
     behind = MessageBatch([b"twenty-five"], [NEW_YEAR_US + 70], trace_ids=[b"t"])
-    return [
-        record("a tag", tagged, 18, tag=TAG),
-        filler("a filler", record("", lost, 20)),
-        without_crc(record("bit 62 clear", unchecked, 23)),
-        record("behind a record without CRC, at a position that is no multiple of 8", behind, 25),
-    ]
+    yield lambda place: record(place, "a tag", tagged, 18, tag=TAG)
+    yield lambda place: filler(place, "a filler", record(place, "", lost, 20))
+    yield lambda place: without_crc(record(place, "bit 62 clear", unchecked, 23))
+    yield lambda place: record(place, "behind a record without CRC, at a position that is no multiple of 8", behind, 25)
 
 
-def third_segment() -> list[Piece]:
+def third_segment() -> Making:
     listed = MessageBatch([b"twenty-six", b"twenty-seven"], [NEW_YEAR_US + DAY_US, NEW_YEAR_US + DAY_US + 1])
     unlisted = MessageBatch([b"twenty-eight"], [NEW_YEAR_US + DAY_US + 9], [b"Default"])
-    return [
-        record("up to here the manifest tells", listed, 26),
-        record("written since the manifest", unlisted, 28),
-    ]
+    yield lambda place: record(place, "up to here the manifest tells", listed, 26)
+    yield lambda place: record(place, "written since the manifest", unlisted, 28)
 
 
 def rows(words: dict[str, Any]) -> list[dict[str, Any]]:
@@ -139,15 +157,22 @@ def manifest_words(slot: str, told: Manifest) -> dict[str, Any]:
     return words | {"entries": [entry._asdict() for entry in told.entries]}
 
 
-def make(target: Path) -> None:
+def made(making: Making, place: Place) -> Iterator[Piece]:
+    for make_piece in making:
+        piece = make_piece(place)
+        place.position += len(piece.data)
+        yield piece
+
+
+def make(target: Path, version: int) -> None:
     log = target / "log"
-    days = ("2026/01/01", "2026/01/01", "2026/01/02")
+    starts = (("2026/01/01", 1), ("2026/01/01", 18), ("2026/01/02", 26))
     segments = [first_segment(), second_segment(), third_segment()]
     document: dict[str, Any] = {"segments": [], "manifests": [], "messages": []}
     entries = Entries()
-    for day, pieces in zip(days, segments, strict=True):
-        first_seq = pieces[0].words["first_seq"]
+    for (day, first_seq), making in zip(starts, segments, strict=True):
         path = layout.segment_path(day, first_seq)
+        pieces = list(made(making, Place(version, path)))
         (log / path).parent.mkdir(parents=True, exist_ok=True)
         (log / path).write_bytes(b"".join(piece.data for piece in pieces))
         records, position = [], 0
@@ -160,8 +185,8 @@ def make(target: Path) -> None:
             entries = entries.with_entry(Entry(first_seq, pieces[-1].next_seq - 1, position, path))
     active = document["segments"][-1]
     listed = active["records"][0]
-    salvaged = Manifest(26, 3, 3, 0, 0, active["path"], entries)
-    closed = Manifest(28, 4, 3, listed["size"], listed["count"], active["path"], entries)
+    salvaged = Manifest(26, 3, 3, 0, 0, active["path"], entries, version)
+    closed = Manifest(28, 4, 3, listed["size"], listed["count"], active["path"], entries, version)
     for slot, told in (("manifest.1", salvaged), ("manifest.2", closed)):
         (log / slot).write_bytes(manifest.encode(told))
         document["manifests"].append(manifest_words(slot, told))
@@ -171,6 +196,6 @@ def make(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    place.mkdir(parents=True)  # an error where something is already
-    make(place)
+    target = Path(sys.argv[2])
+    target.mkdir(parents=True)  # an error where something is already
+    make(target, int(sys.argv[1]))

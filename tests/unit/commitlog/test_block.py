@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.logs import batches
+from fixtures.logs import SEGMENT, batches, encode
 from forebay.commitlog import block
-from forebay.commitlog.block import Header, crc_holds, encode, encode_filler, parse_header
+from forebay.commitlog.block import (
+    Header,
+    checksum_of_path,
+    checksum_of_place,
+    crc_holds,
+    encode_filler,
+    parse_header,
+    sealed,
+)
 from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import SCHEMA, BodyRefused, decode
 from forebay.model.message import MessageBatch
@@ -25,7 +33,7 @@ def decoded_at(data: bytes, offset: int, header: Header) -> tuple[bytes, pa.Reco
 def decoded(data: bytes) -> tuple[Header, bytes, pa.RecordBatch]:
     header = parse_header(data, 0, 0)
     assert isinstance(header, Header)
-    assert crc_holds(data, 0, header)
+    assert crc_holds(data, 0, header, checksum_of_path(SEGMENT))
     tag, found = decoded_at(data, 0, header)
     found.validate(full=True)
     return header, tag, found
@@ -141,17 +149,32 @@ def test_impossible_headers_are_refused(
 
 def test_a_snappy_body_of_absurd_length_is_refused_before_memory_is_taken() -> None:
     bomb = b"\xff\xff\xff\xff\x0f" + bytes(40)
-    header = Header(0, 36 + len(bomb), 1, 1, 0, 0, is_snappy=True, has_crc=False)
+    header = Header(0, 36 + len(bomb), 1, 1, 0, 0, is_snappy=True, has_crc=False, is_placed=False)
     with pytest.raises(BodyRefused, match="4294967295 bytes is over"):
         decoded_at(bytes(36) + bomb, 0, header)
 
 
-def test_a_filler_is_as_long_as_what_it_replaces_and_tells_what_was_lost() -> None:
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_a_filler_is_as_long_as_what_it_replaces_and_tells_what_was_lost(is_placed: bool) -> None:
+    place = checksum_of_place(checksum_of_path(SEGMENT), 0) if is_placed else block.NO_PLACE
     for size in (40, 41, 1000):
-        data = b"".join(encode_filler(7, 11, bytes(size)))
+        data = b"".join(sealed(encode_filler(7, 11, bytes(size), is_placed=is_placed), place))
         header = parse_header(data, 0, 0)
         assert isinstance(header, Header)
         assert (len(data), header.size) == (size, size)
         assert header.is_filler
         assert (header.first_seq, header.next_seq) == (7, 12)
-        assert crc_holds(data, 0, header)
+        assert crc_holds(data, 0, header, checksum_of_path(SEGMENT))
+
+
+def test_a_record_is_one_at_its_place_alone() -> None:
+    data = b"".join(encode([MessageBatch([b"abc"], [7])], 5, position=64))
+    for position, path, holds in (
+        (64, SEGMENT, True),
+        (65, SEGMENT, False),
+        (64, "2026/01/01/0000000000000002.data", False),
+        (64, "2026/01/02/0000000000000001.data", False),
+    ):
+        header = parse_header(data, 0, position)
+        assert isinstance(header, Header)
+        assert crc_holds(data, 0, header, checksum_of_path(path)) is holds

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from forebay.commitlog.block import Header, encode, parse_header
+from fixtures.logs import encode
+from forebay.commitlog.block import Header, parse_header
 from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import SCHEMA, decode
 from forebay.model.message import MessageBatch

@@ -165,3 +165,16 @@ def test_work_that_may_not_join_waits_for_the_next_group() -> None:
     for thread in first + rest:
         thread.join(10)
     assert disk.groups == [[0], [2, 4], [3], [6]]
+
+
+def test_executor_that_refuses_hangs_nobody() -> None:
+    """As at the end of a process, when the loop's pool is shut down and something is still to be written."""
+    group: GroupCommit[int, int] = GroupCommit(lambda work: [item * 10 for item in work], group_bytes_max=100)
+
+    async def submit() -> list[int]:
+        await asyncio.get_running_loop().shutdown_default_executor()
+        first = await asyncio.wait_for(group.submit_async(1, 1), 30)
+        return [first, *await asyncio.wait_for(asyncio.gather(group.submit_async(2, 1), group.submit_async(3, 1)), 30)]
+
+    assert asyncio.run(submit()) == [10, 20, 30]
+    assert group.submit(4, 1) == 40, "nobody leads any more"

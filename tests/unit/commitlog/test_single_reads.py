@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.logs import batches
+from fixtures.logs import batches, encode
 from forebay.broker.payloads import Payloads
 from forebay.commitlog import CommitLog, LogOptions
-from forebay.commitlog.block import CRC_FOLLOWS, HEADER, Header, encode, parse_header
+from forebay.commitlog.block import CRC_FOLLOWS, HEADER, Header, parse_header
 from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import BodyRefused, decode
 from forebay.commitlog.filesystem import RealFile

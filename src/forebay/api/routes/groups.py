@@ -6,14 +6,15 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from forebay.api.answers import answered, iso_or_none
+from forebay.api.answers import answered, iso, iso_or_none
 from forebay.api.bodies import SeekBody, SubscriptionBody
 from forebay.api.exchange import Answer, Request
 from forebay.api.large_bodies import read_body
-from forebay.api.parameters import Switch, Whole, time_us
+from forebay.api.parameters import Name, Switch, Whole, time_us
 from forebay.api.problems import not_found, wrong
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
+from forebay.broker.messages import PopRequest
 from forebay.broker.overview import GroupLag, SeekTarget
 
 LAGGING_SECONDS = 60
@@ -22,6 +23,7 @@ DEAD_SECONDS = 600
 """One that is behind, and has not asked for anything for this long, is Dead."""
 
 MIN_LAG = Whole("minLagSeconds", 3600, "Only groups that are at least this far behind.", highest=1 << 40)
+PARTITION = Name("partition", None, "Only of this partition.")
 METADATA = Switch("deleteMetadata", True, "Forget also where the group started. It is always forgotten.")
 
 
@@ -60,6 +62,19 @@ class Sought(Struct, rename="camel"):
     success: bool
     consumer_group: str
     partitions: int
+
+
+class GroupWaiting(Struct, rename="camel"):
+    """What waits for a group in a queue, or in one partition, and when a pop may find some of it."""
+
+    queue_name: str
+    consumer_group: str
+    waiting: int
+    """In the queue as a whole, leased ones included."""
+    leased: int
+    due_in_seconds: float | None
+    """Null: at once if anything waits, else when it is pushed."""
+    due_at: str | None
 
 
 def state_of(lag: GroupLag, now_us: int) -> str:
@@ -119,6 +134,20 @@ async def show_group(service: Service, request: Request) -> Answer:
 
 def _worst(states: Iterable[str]) -> str:
     return max(states, key=("Stable", "Lagging", "Dead").index)
+
+
+async def show_waiting(service: Service, request: Request) -> Answer:
+    """For a consumer that got nothing and wants to know why."""
+    name, queue = request.path
+    if await service.store.queue(queue) is None:
+        raise not_found(f"no queue {queue!r}")
+    asked = PopRequest(queue=queue, partition=PARTITION.read(request.query), group=name)
+    seconds = await service.store.seconds_until_due(asked)
+    lags = await service.store.groups()
+    own = next((lag for lag in lags if (lag.queue, lag.group) == (queue, name)), None)
+    due_at = None if seconds is None else iso(service.clock.now_us() + int(seconds * 1_000_000))
+    waiting, leased = (own.lag_messages, own.leased) if own else (0, 0)
+    return answered(GroupWaiting(queue, name, waiting, leased, seconds, due_at))
 
 
 async def delete_group(service: Service, request: Request) -> Answer:
@@ -196,6 +225,16 @@ ROUTES = (
         "Show a group on all its queues.",
         Scope.READ,
         answers={200: GroupDetail},
+        problems=(404, 503),
+    ),
+    Route(
+        "GET",
+        "/api/v1/consumer-groups/{group}/queues/{queue}/waiting",
+        show_waiting,
+        "What waits for a group in a queue, and when a pop may find some of it.",
+        Scope.READ,
+        answers={200: GroupWaiting},
+        query=(PARTITION,),
         problems=(404, 503),
     ),
     Route(

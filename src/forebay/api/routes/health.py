@@ -10,8 +10,8 @@ import forebay
 from forebay.api.answers import answered, iso
 from forebay.api.exchange import Answer, Request
 from forebay.api.problems import Problem
+from forebay.api.routes.analytics import Totals, totals_of
 from forebay.api.routes.buffers import buffer_lines
-from forebay.api.routes.status import Throughput, throughput_of
 from forebay.api.routing import Needs, Route, Scope
 from forebay.api.service import Service
 from forebay.errors import StoreUnavailable
@@ -39,7 +39,7 @@ class Health(Struct, rename="camel"):
 class MetricsJson(Struct, rename="camel"):
     uptime_seconds: float
     requests: int
-    messages: Throughput
+    messages: Totals
     waiting_consumers: int
 
 
@@ -89,7 +89,7 @@ async def metrics(service: Service, request: Request) -> Answer:
     if b"application/json" in request.header(b"accept"):
         uptime = (service.clock.now_us() - service.started_us) / 1_000_000
         requests = sum(service.counts.requests.values())
-        return answered(MetricsJson(uptime, requests, throughput_of(service), len(service.waiting)))
+        return answered(MetricsJson(uptime, requests, totals_of(service), len(service.waiting)))
     return await prometheus(service, request)
 
 
@@ -145,6 +145,12 @@ def _lines(service: Service) -> Iterator[str]:
     yield from _head("forebay_messages_lost", "gauge", "Messages accepted and not readable any more, by queue.")
     for queue, count in sorted(service.lost.items()):
         yield f'forebay_messages_lost{{queue="{_label(queue)}"}} {count}'
+    yield from _head("forebay_disk_free_bytes", "gauge", "Room on the disks that the server writes to.")
+    for disk in service.disks.disks:
+        yield f'forebay_disk_free_bytes{{path="{_label(str(disk.path))}"}} {disk.free_bytes}'
+    yield from _head("forebay_disk_size_bytes", "gauge", "Size of those disks.")
+    for disk in service.disks.disks:
+        yield f'forebay_disk_size_bytes{{path="{_label(str(disk.path))}"}} {disk.size_bytes}'
     yield from _head("forebay_maintenance", "gauge", "1 while maintenance is on.")
     yield f'forebay_maintenance{{of="push"}} {int(service.is_push_paused)}'
     yield f'forebay_maintenance{{of="pop"}} {int(service.is_pop_paused)}'

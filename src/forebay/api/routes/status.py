@@ -7,7 +7,9 @@ from msgspec import Struct
 from forebay.api.answers import Pagination, answered, iso
 from forebay.api.exchange import Answer, Request
 from forebay.api.figures import FILTERS, MessageCounts, QueueInfo, chosen, counts_of, info_of, status_of
+from forebay.api.history import Minute, Span
 from forebay.api.parameters import LIMIT, OFFSET, Name
+from forebay.api.routes.analytics import QUERY, TimeRange, Totals, per_second, points_of, span_of, time_range, totals_of
 from forebay.api.routes.groups import GroupInfo, info_of_group
 from forebay.api.routes.messages import FROM_SEQ, PARTITION, MessageList, browse
 from forebay.api.routing import Route, Scope
@@ -16,23 +18,46 @@ from forebay.api.service import Service
 QUEUE = Name("queue", None, "Only of this queue.")
 
 
-class Throughput(Struct, rename="camel"):
-    """Since this server started. Rates come from two looks at these, or from `/metrics`."""
+class ThroughputPoint(Struct, rename="camel"):
+    timestamp: str
+    ingested: int
+    processed: int
+    ingested_per_second: float
+    processed_per_second: float
 
-    pushed: int
-    popped: int
-    acknowledged: int
-    refused: int
+
+class StatusQueue(Struct, rename="camel"):
+    id: str
+    name: str
+    namespace: str
+    task: str
+    partitions: int
+
+
+class Leases(Struct):
+    active: int
+    """Messages under leases."""
+
+
+class DeadLetterCount(Struct, rename="camel"):
+    total_messages: int
 
 
 class Status(Struct, rename="camel"):
     time: str
     uptime_seconds: float
     store: str
-    queues: int
+    time_range: TimeRange
+    bucket_minutes: int
+    point_count: int
+    throughput: list[ThroughputPoint]
+    """Of this server, the newest first."""
+    totals: Totals
+    queues: list[StatusQueue]
     partitions: int
     messages: MessageCounts
-    throughput: Throughput
+    leases: Leases
+    dead_letter_queue: DeadLetterCount
     waiting_consumers: int
 
 
@@ -65,24 +90,35 @@ class LostList(Struct):
     pagination: Pagination
 
 
-def throughput_of(service: Service) -> Throughput:
-    counts = service.counts
-    refused = counts.acknowledged["refused"]
-    return Throughput(counts.pushed, counts.popped, sum(counts.acknowledged.values()) - refused, refused)
+def _throughput(point: Minute, span: Span) -> ThroughputPoint:
+    pushed, done = point.figures.pushed, point.figures.completed
+    return ThroughputPoint(iso(point.start_us), pushed, done, per_second(pushed, span), per_second(done, span))
 
 
 async def show_status(service: Service, request: Request) -> Answer:
+    span = span_of(service, request)
     statuses, lags = await service.store.queues(), await service.store.groups()
     now_us = service.clock.now_us()
+    points, messages = points_of(service, span), counts_of(statuses, lags)
+    queues = [
+        StatusQueue(each.queue.name, each.queue.name, each.queue.namespace, each.queue.task, each.partitions)
+        for each in statuses
+    ]
     return answered(
         Status(
             iso(now_us),
             (now_us - service.started_us) / 1_000_000,
             service.store_name,
-            len(statuses),
+            time_range(span),
+            span.bucket_minutes,
+            len(points),
+            [_throughput(point, span) for point in reversed(points)],
+            totals_of(service),
+            queues,
             sum(status.partitions for status in statuses),
-            counts_of(statuses, lags),
-            throughput_of(service),
+            messages,
+            Leases(messages.processing),
+            DeadLetterCount(messages.dead_letter),
             len(service.waiting),
         )
     )
@@ -116,7 +152,16 @@ async def list_queue_messages(service: Service, request: Request) -> Answer:
 _BASE = "/api/v1/status"
 
 ROUTES = (
-    Route("GET", _BASE, show_status, "The server in numbers.", Scope.READ, answers={200: Status}, problems=(503,)),
+    Route(
+        "GET",
+        _BASE,
+        show_status,
+        "The server and its queues in numbers.",
+        Scope.READ,
+        answers={200: Status},
+        query=QUERY,
+        problems=(503,),
+    ),
     Route(
         "GET",
         f"{_BASE}/queues",

@@ -52,6 +52,10 @@ class DeliveryState(msgspec.Struct, frozen=True, array_like=True):
             return 0
         return sum(pending.is_leased for pending in self.pending)
 
+    def finished_count(self) -> int:
+        """Messages that are finished, passed by the cursor or not."""
+        return self.finished + [pending.is_finished for pending in self.pending].count(True)
+
     def open_count(self) -> int:
         """Messages that were delivered and are not finished."""
         return sum(not pending.is_finished for pending in self.pending)

@@ -8,11 +8,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.logs import encode
 from forebay.broker.message_columns import MessageColumns, Run
 from forebay.broker.messages import Message
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.commitlog import CommitLog
-from forebay.commitlog.block import Header, encode, parse_header
+from forebay.commitlog.block import Header, parse_header
 from forebay.commitlog.plain import PlainRecord
 from forebay.commitlog.state import Place
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, MessageBatch

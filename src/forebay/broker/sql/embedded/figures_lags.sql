@@ -4,11 +4,12 @@ WITH behind AS (
     SELECT g.id AS group_id, p.id AS partition_id, p.pushed,
         max(coalesce(s.cursor_seq, g.start_seq), p.floor_seq) AS seq,
         coalesce(s.has_pending, 0) OR EXISTS (SELECT 1 FROM deleted_messages d WHERE d.partition_id = p.id) AS is_odd
-    FROM groups g
-    JOIN partitions p ON p.queue_id = g.queue_id
+    FROM partitions p NOT INDEXED -- by their numbers: of a range of them, no others are looked at
+    CROSS JOIN groups g ON g.queue_id = p.queue_id
     LEFT JOIN states s ON s.group_id = g.id AND s.partition_id = p.id
     WHERE
-        (:queue_id IS NULL OR g.queue_id = :queue_id)
+        p.id > coalesce(:after_partition, 0) AND p.id <= coalesce(:last_partition, 9223372036854775807)
+        AND (:queue_id IS NULL OR p.queue_id = :queue_id)
         AND p.last_seq > max(coalesce(s.cursor_seq, g.start_seq), p.floor_seq)
 ), placed AS (
     SELECT behind.*, b.last_seq > behind.seq AND b.position >= 0 AS is_cut,

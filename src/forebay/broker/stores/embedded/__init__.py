@@ -68,11 +68,15 @@ Everything else waits while a commit writes: about as long as the disk takes to 
 
 **Layout of the data directory**
 
-    lock                  held by the process that owns the directory; its text names it
+    lock                  held by the process that owns the directory, with all logs in it; its text names it
     store.sqlite          queues, index, cursors …
     stages/<id>.arrow     rows that wait for their commit
     queues/<number>/      one commit log each; numbers are never used twice, so a deleted queue cannot come back, and
                           one that was being made in a crash leaves nothing to the next
+
+**File handles.** A queue that is idle has none: of its logs the store keeps those open that were written or read last
+(`forebay.commitlog`). So there can be tens of thousands of queues. A push that finds no handle for its queue's log is
+refused, and stored nowhere; a queue that could not be made leaves nothing behind.
 
 **Numbers.** A message's seq is its seq in the log. A transaction that was not committed leaves a gap.
 """

@@ -63,6 +63,7 @@ class Answering:
                     return self._answer(wire_id, group_name, lease, answers)
                 self._popper.bury(queue, partition.partition_id, group_name, dead, known)
             self.change(queue, group, partition, state)
+            self._popper.note_finished(queue, group, partition, state.finished_count() - before.finished_count())
         return list(map(Acknowledged, answered, repeat(queue.info.name), repeat(partition.name)))
 
     def _found(self, wire_id: str, group_name: str) -> tuple[OpenQueue, Group, Partition, DeliveryState] | None:
@@ -111,6 +112,7 @@ class Answering:
             if done is not None:
                 count, after = done
                 self.change(queue, group, partition, after)
+                self._popper.note_finished(queue, group, partition, count)
                 messages += count
                 partitions.append((queue.info.name, partition.name))
         return Completed(messages, partitions) if partitions else None
@@ -163,6 +165,7 @@ class Answering:
     def forget_deleted(self, queue: OpenQueue, partition_id: int) -> None:
         """A message of the partition was deleted: whoever holds or awaits it does so no longer."""
         partition = self._popper.states.partition(partition_id)
+        queue.waiting = None
         for group in queue.groups.values():
             row = self._database.one(
                 "SELECT state FROM states WHERE group_id = ? AND partition_id = ?", (group.group_id, partition_id)

@@ -7,18 +7,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from forebay.commitlog.layout import QUEUES
+
 DATABASE_FILE = "store.sqlite"
-QUEUES = "queues"
 
 
 def is_data_directory(directory: Path) -> bool:
     return os.path.isfile(directory / DATABASE_FILE)  # noqa: PTH113 -- no, too, where it may not be looked
-
-
-def data_directory_of(log: Path) -> Path | None:
-    """The data directory that the log of a queue is in; None for a log that stands by itself."""
-    directory = log.absolute().parent.parent
-    return directory if log.absolute().parent.name == QUEUES and is_data_directory(directory) else None
 
 
 def queue_logs(directory: Path) -> dict[str, Path]:

@@ -38,7 +38,15 @@ class Database:
         self._changes_undone = 0
         self.has_committed = False
         """Whether the last transaction wrote anything; many have nothing to write."""
+        try:
+            self._set_up(path)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _set_up(self, path: Path) -> None:
         run = self._connection.execute
+        self._refuse_newer(path)
         run("PRAGMA journal_mode=WAL")
         # A commit is handed to the kernel and not synced: it survives the process. Commits that must survive the
         # power as well are made inside `synced`.
@@ -46,21 +54,28 @@ class Database:
         run(f"PRAGMA cache_size=-{_CACHE_KIB}")
         run("PRAGMA temp_store=MEMORY")
         run("PRAGMA wal_autocheckpoint=4000")
-        self._migrate(path)
+        self._migrate()
 
-    def _migrate(self, path: Path) -> None:
+    def _refuse_newer(self, path: Path) -> None:
+        """Before anything is changed in it."""
         (found,) = self._connection.execute("PRAGMA user_version").fetchone()
         if found > VERSION:
             raise Permanent(
                 f"{path}: written by a newer Forebay (format {found}, this one knows {VERSION})",
                 remedy="Open it with the Forebay that wrote it",
             )
+
+    def _migrate(self) -> None:
         schema = files("forebay.broker.sql").joinpath("embedded.sql").read_text()
         self._connection.executescript(schema)
         known = {row[1] for row in self._connection.execute("PRAGMA table_info(states)")}
         if "has_pending" not in known:
             self._connection.execute("ALTER TABLE states ADD COLUMN has_pending INTEGER NOT NULL DEFAULT 1")
         self._connection.execute(f"PRAGMA user_version={VERSION}")
+
+    def execute(self, statement: str, values: Any) -> sqlite3.Cursor:
+        """A statement with values of any kind, within the transaction."""
+        return self._begun().execute(statement, values)
 
     def one(self, statement: str, values: Sequence[object] = ()) -> Any:
         """The first row, or None."""

@@ -7,6 +7,7 @@ import logging
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from forebay.broker.push_run import QUEUED
 from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.answering import Answering
 from forebay.broker.stores.embedded.committing import StageCommitter
-from forebay.broker.stores.embedded.data_directory import DATABASE_FILE, QUEUES
+from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
 from forebay.broker.stores.embedded.database import CommitFailed, Database
 from forebay.broker.stores.embedded.figures import CountedQueue
 from forebay.broker.stores.embedded.index import MessageIndex
@@ -37,8 +38,9 @@ from forebay.broker.stores.embedded.transactions import Transactions
 from forebay.broker.stores.embedded.work_line import Work
 from forebay.clock import Clock
 from forebay.commitlog import LogOptions
-from forebay.commitlog.access import not_accessible, take_lock
+from forebay.commitlog.access import not_accessible, take_lock_of
 from forebay.commitlog.filesystem import FOLDER_MODE, Filesystem, Lock
+from forebay.commitlog.layout import QUEUES
 from forebay.errors import DamagedRange, ForebayError, InvariantBroken, StoreUnavailable
 
 logger = logging.getLogger(__name__)
@@ -65,7 +67,7 @@ class Engine:
         """Take the directory, make or open what is in it, and catch up with what a crash left behind."""
         try:
             directory.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-            self._lock: Lock = take_lock(filesystem, directory)
+            self._lock: Lock = take_lock_of(filesystem, directory)
             (directory / QUEUES).mkdir(FOLDER_MODE, exist_ok=True)
             self.database = Database(directory / DATABASE_FILE)
         except OSError as error:
@@ -83,10 +85,12 @@ class Engine:
         shared = (self.database, self.queues, self._index, self.popper, clock)
         self.overview = Overview(*shared)
         self.retention = Retention(*shared, self.answering.freed)
-        self._pusher = Pusher(self.queues, self._index, clock, kept=self.overview.kept, waiting=self.overview.waiting)
+        self._pusher = Pusher(self.queues, self._index, clock, self.database)
         self.traces = Traces(self.database, self.queues, clock)
         self.stages = Stages(directory, self.database, clock)
-        committer = StageCommitter(self.database, self.queues, self._index, self.stages, clock, self.overview.waiting)
+        committer = StageCommitter(
+            self.database, self.queues, self._index, self.stages, clock, partial(self._pusher.waiting, is_urgent=True)
+        )
         self.transactions = Transactions(
             self.database, self.queues, self._pusher, self.answering, self.letters, self.stages, committer
         )

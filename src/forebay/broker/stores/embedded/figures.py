@@ -66,7 +66,8 @@ class Figures:
     def _all(self, name: str, **values: object) -> list[Any]:
         """The rows of a named query; of one queue where one alone is asked for."""
         only = next(iter(self._queues)) if len(self._queues) == 1 else None
-        return self._database.execute(_query(name), {"queue_id": only, "now_us": self._now_us, **values}).fetchall()
+        every = {"queue_id": only, "after_partition": None, "last_partition": None}
+        return self._database.execute(_query(name), every | values).fetchall()
 
     # --- queues ---
 
@@ -104,7 +105,7 @@ class Figures:
 
     def groups(self) -> list[GroupLag]:
         lags = {row[0]: row[1:] for row in self._all("figures_lags")}
-        single = PartitionLag(self._database, self._now_us)
+        single = PartitionLag(self._database.execute, now_us=self._now_us)
         found: list[GroupLag] = []
         for queue_id, *columns in self._all("figures_groups"):
             queue, group = self._queues.get(queue_id), _Group(*columns)

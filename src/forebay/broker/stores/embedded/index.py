@@ -6,7 +6,7 @@ is settled, except for ids (`given_ids`), which are found from the moment they a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -51,7 +51,7 @@ class Partition(NamedTuple):
 PARTITION_COLUMNS = (
     "p.id, p.name, p.last_seq, p.newest_us, p.floor_seq, p.pushed, "
     "EXISTS (SELECT 1 FROM deleted_messages WHERE partition_id = p.id) "
-    "OR EXISTS (SELECT 1 FROM blocks WHERE partition_id = p.id AND position < 0), p.queue_id"
+    "OR EXISTS (SELECT 1 FROM blocks INDEXED BY lost_blocks WHERE partition_id = p.id AND position < 0), p.queue_id"
 )
 """A `Partition`, column by column; `p` is the row of `partitions`."""
 
@@ -73,7 +73,7 @@ class MessageIndex:
     ) -> None:
         """A record was written; this is each partition's share of it. To be looked up when it is settled."""
         self._tail.add(queue.queue_id, first_seq, position, shares, created_us)
-        _make_ready(queue, shares)
+        _tell_groups(queue, shares)
 
     @property
     def is_tail_long(self) -> bool:
@@ -98,7 +98,7 @@ class MessageIndex:
         record = IndexTail()
         record.add(queue.queue_id, first_seq, position, shares, created_us)
         self._write(record)
-        _make_ready(queue, shares)
+        _tell_groups(queue, shares)
 
     def _write(self, tail: IndexTail) -> None:
         self._database.many(
@@ -145,7 +145,8 @@ class MessageIndex:
     def lost_ranges(self, partition_id: int, seq: int) -> list[tuple[int, int]]:
         """First and last seq of the partition's records that are lost, of those that reach behind `seq`."""
         return self._database.all(
-            "SELECT first_seq, last_seq FROM blocks WHERE partition_id = ? AND position < 0 AND last_seq > ?",
+            "SELECT first_seq, last_seq FROM blocks INDEXED BY lost_blocks "
+            "WHERE partition_id = ? AND position < 0 AND last_seq > ?",
             (partition_id, seq),
         )
 
@@ -156,7 +157,8 @@ class MessageIndex:
     def count_upto(self, queue: OpenQueue, partition_id: int, name: str, seq: int) -> int:
         """How many messages the partition ever had up to `seq`, and behind it those that are lost."""
         (lost,) = self._database.one(
-            "SELECT coalesce(sum(count), 0) FROM blocks WHERE partition_id = ? AND position < 0 AND first_seq > ?",
+            "SELECT coalesce(sum(count), 0) FROM blocks INDEXED BY lost_blocks "
+            "WHERE partition_id = ? AND position < 0 AND first_seq > ?",
             (partition_id, seq),
         )
         return int(lost) + self._count_upto(queue, partition_id, name, seq)
@@ -222,9 +224,11 @@ class MessageIndex:
         damage.clear()
 
 
-def _make_ready(queue: OpenQueue, partition_ids: Iterable[int]) -> None:
-    """Let groups that know which partitions have something for them know of these too."""
+def _tell_groups(queue: OpenQueue, shares: Mapping[int, Share]) -> None:
+    """Let groups that know which partitions have something for them know of these too, and count what waits."""
     for group in queue.groups.values():
         if group.ready is not None:
-            for partition_id in partition_ids:
+            for partition_id in shares:
                 group.ready.add(partition_id)
+    if queue.waiting is not None and not queue.waiting.pushed(shares):
+        queue.waiting = None

@@ -78,6 +78,7 @@ class Losses:
         )
         if found:
             self._cache.forget([queue.queue_id])
+            queue.waiting = None
         readable = {place: _is_readable(queue, *place) for place in {(row[0], row[1]) for row in found}}
         lost: dict[int, LostRange] = {}
         for record_seq, position, *columns in found:

@@ -12,7 +12,7 @@ from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.fetching import message_of, seq_before
 from forebay.broker.stores.embedded.index import MessageIndex, Partition
 from forebay.broker.stores.embedded.popping import Popper
-from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
+from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import StoredRecord
 from forebay.clock import Clock
 
@@ -37,22 +37,6 @@ class Overview:
             (queue.queue_id, limit, offset),
         )
         return [PartitionStatus(name, queue.wire_id(number), *rest) for name, number, *rest in rows]
-
-    def waiting(self, queue: OpenQueue) -> int:
-        """Messages that wait for the group that is furthest behind; all of them where there is no group."""
-        if not queue.groups:
-            return self.kept(queue)
-        return max(
-            sum(self._left(queue, partition, state) for partition, state in self._behind(queue, group))
-            for group in queue.groups.values()
-        )
-
-    def kept(self, queue: OpenQueue) -> int:
-        """Messages that are there, whoever has had them."""
-        row = self._database.one(
-            "SELECT coalesce(sum(pushed - removed), 0) FROM partitions WHERE queue_id = ?", (queue.queue_id,)
-        )
-        return int(row[0])
 
     def delete(self, name: str) -> bool:
         """Take the queue out of the database; its log is removed when that is committed. False when there is none."""
@@ -172,31 +156,16 @@ class Overview:
 
     # --- groups ---
 
-    def _behind(self, queue: OpenQueue, group: Group) -> Iterator[tuple[Partition, DeliveryState]]:
-        """Partitions of which the group has not finished everything; of many, these are mostly few."""
-        for number in self._popper.numbers_behind(queue, group):
-            partition = self._popper.states.partition(number)
-            yield partition, self._popper.states.state(group, partition)
-
-    def _left(self, queue: OpenQueue, partition: Partition, state: DeliveryState) -> int:
-        seq = max(state.cursor_seq, partition.floor_seq)
-        if seq >= partition.last_seq:
-            return 0
-        upto = self._index.count_upto(queue, partition.partition_id, partition.name, seq)
-        done = {pending.seq for pending in state.pending if pending.is_finished}
-        return partition.pushed - upto - len(done | self._popper.states.deleted(partition, seq))
-
     def seek(self, name: str, queue: OpenQueue, partition: str | None, target: SeekTarget) -> int:
         group = queue.groups.get(name) or self._popper.add_group(queue, name, "all", 0, 0)
-        chosen = [number for found, number in queue.partitions.items() if partition in (None, found)]
+        chosen = queue.partitions if partition is None else queue.partitions.keys() & {partition}
         cursor = queue.log.next_seq - 1
         if target.seq is not None:
             cursor = max(target.seq - 1, 0)
         elif target.time_us is not None:
             cursor = seq_before(queue, target.time_us)
-        for number in chosen:
-            self._popper.states.save(group, number, DeliveryState(cursor))
-        group.ready = None
+        self._popper.states.save_all(group, queue, partition, DeliveryState(cursor))
+        group.ready = queue.waiting = None
         return len(chosen)
 
     def delete_group(self, name: str, queue: str | None) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.lease_rows import FreshLease
@@ -15,6 +15,10 @@ from forebay.commitlog import CommitLog
 from forebay.errors import ForebayError
 
 _STATEMENT = files("forebay.broker.sql").joinpath("embedded", "partition_lag.sql").read_text()
+
+
+Execute = Callable[[str, Any], sqlite3.Cursor]
+"""Runs a statement where the index is: in the store's own connection, or in one that only reads."""
 
 
 class Lag(NamedTuple):
@@ -52,16 +56,14 @@ class _Lost(NamedTuple):
 
 
 class PartitionLag:
-    def __init__(self, database: sqlite3.Connection, now_us: int) -> None:
-        self._database = database
+    def __init__(self, execute: Execute, *, now_us: int) -> None:
+        self._execute = execute
         self._now_us = now_us
 
     def of(self, log: CommitLog, group_id: int, partition_id: int) -> Lag:
         values = {"group_id": group_id, "partition_id": partition_id}
-        name, pushed, floor_seq, seq, state, *block = self._database.execute(_STATEMENT, values).fetchone()
-        rows = self._database.execute(
-            "SELECT seq FROM deleted_messages WHERE partition_id = ? AND seq > ?", (partition_id, seq)
-        )
+        name, pushed, floor_seq, seq, state, *block = self._execute(_STATEMENT, values).fetchone()
+        rows = self._execute("SELECT seq FROM deleted_messages WHERE partition_id = ? AND seq > ?", (partition_id, seq))
         deleted = frozenset(found for (found,) in rows)
         lost = self._lost(partition_id, seq)
         under_way = self._under_way(
@@ -74,7 +76,7 @@ class PartitionLag:
         return Lag(left, 1, self._next_seq(partition_id, seq, gone), len(under_way.leased))
 
     def _lost(self, partition_id: int, seq: int) -> _Lost:
-        rows = self._database.execute(
+        rows = self._execute(
             "SELECT first_seq, last_seq, CASE WHEN first_seq > ?2 THEN count ELSE 0 END FROM blocks "
             "WHERE partition_id = ?1 AND position < 0 AND last_seq > ?2",
             (partition_id, seq),
@@ -110,7 +112,7 @@ class PartitionLag:
         """How many messages the partition ever had up to `seq`."""
         if first_seq is None:
             statement = "SELECT before FROM blocks WHERE partition_id = ? ORDER BY first_seq LIMIT 1"
-            row = self._database.execute(statement, (partition_id,)).fetchone()
+            row = self._execute(statement, (partition_id,)).fetchone()
             return int(row[0]) if row else 0
         if last_seq <= seq or position < 0:
             return before + count
@@ -125,7 +127,7 @@ class PartitionLag:
         """About where the first message that is left stands: its record is the one that holds this seq."""
         while seq + 1 in gone:
             seq += 1
-        row = self._database.execute(
+        row = self._execute(
             "SELECT max(first_seq, ?2 + 1) FROM blocks WHERE partition_id = ?1 AND last_seq > ?2 AND position >= 0 "
             "AND first_seq >= coalesce((SELECT max(first_seq) FROM blocks WHERE partition_id = ?1 "
             "AND first_seq <= ?2 + 1), 0) ORDER BY first_seq LIMIT 1",

@@ -117,6 +117,7 @@ class Popper:
             (queue.queue_id, name, mode, from_us, start_seq, now_us, now_us),
         )
         group = queue.groups[name] = Group(group_id, name, start_seq)
+        queue.waiting = None  # it was not counted
         return group
 
     def _candidates(self, queue: OpenQueue, group: Group, request: PopRequest) -> Iterator[int]:
@@ -156,12 +157,13 @@ class Popper:
         partition, state = self._state_of(queue, group, partition_id)
         if self._is_left_alone(ready, partition, state, options, now_us):
             return None
+        before = state
         if options.ttl_seconds:
             try:
                 state = self._without_expired(queue, partition, state, now_us)
             except RecordLost:
                 partition, state = self._state_of(queue, group, partition_id)
-        reach, buried = request.batch, 0
+        reach, buried, finished = request.batch, 0, before.finished_count()
         while True:
             seq = max(state.last_seen_seq(), partition.floor_seq)
             gone = self.states.deleted(partition, seq)
@@ -193,6 +195,8 @@ class Popper:
             if known and request.check is not None:
                 request.check([known[seq] for seq, _ in taken.delivered])
             self.states.save(group, partition_id, taken.state)
+            self.note_finished(queue, group, partition, taken.state.finished_count() - finished)
+            finished = taken.state.finished_count()
             if not known:
                 # All of it is new, so it is what was fetched, as it was fetched.
                 self.rest(ready, partition, taken.state, is_served=True)
@@ -272,6 +276,15 @@ class Popper:
         known |= self.fetcher.by_seq(queue, partition, [seq for seq in wanted if seq not in known])
         fitting = count_within([len(known[seq].payload) for seq, _ in taken.delivered], request.bytes_max)
         return taken if fitting == len(taken.taken) else claim(fitting), known
+
+    def note_finished(self, queue: OpenQueue, group: Group, partition: Partition, messages: int) -> None:
+        """Keep the count of what waits for a limited queue's groups. Deleted and lost messages are not followed."""
+        if queue.waiting is None or not messages:
+            return
+        if partition.has_deleted:
+            queue.waiting = None
+        else:
+            queue.waiting.finished(group.group_id, partition.partition_id, messages)
 
     def rest(
         self,

@@ -7,17 +7,19 @@ is written: the log's next seq, plus its place. If the append fails, so do the r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from forebay.broker.encryption import is_sealed
 from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.push_run import QUEUED, PushedRun, PushRun
 from forebay.broker.stores.embedded.arrivals import Arrivals, as_columns, as_runs
+from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.given_ids import Claim
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.index_tail import shares_of
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
+from forebay.broker.stores.embedded.waiting_count import StillCounting, WaitingCount
 from forebay.clock import Clock
 from forebay.commitlog.block import NO_TAG
 from forebay.errors import AppendFailed, PayloadInClear, QueueFull, StoreUnavailable, Transient
@@ -57,22 +59,16 @@ class Pusher:
         queues: Queues,
         index: MessageIndex,
         clock: Clock,
-        *,
-        kept: Callable[[OpenQueue], int],
-        waiting: Callable[[OpenQueue], int],
+        database: Database,
     ) -> None:
         self._queues = queues
         self._index = index
         self._clock = clock
-        self._kept = kept
-        self._waiting = waiting
-        self._counted: dict[tuple[Callable[[OpenQueue], int], int], int] = {}
-        """What was counted for the pushes that are being stored."""
+        self._database = database
 
     def push(self, requests: Sequence[Request]) -> Counter[str]:
         """Store requests of one queue each; what failed stands in them. Returns how many messages each queue got."""
         stored: Counter[str] = Counter()
-        self._counted.clear()
         by_queue: dict[str, list[Request]] = {}
         for request in requests:
             by_queue.setdefault(request.queue, []).append(request)
@@ -99,7 +95,7 @@ class Pusher:
                 self._check_room(queue, arrivals, request.items)
                 self._check_sealed(queue, request.items)
                 request.answers = self._accept(queue, request.items, arrivals)
-            except (QueueFull, PayloadInClear) as refused:
+            except (QueueFull, StillCounting, PayloadInClear) as refused:
                 request.error = refused
         try:
             self._store(queue, arrivals, NO_TAG)
@@ -111,7 +107,6 @@ class Pusher:
 
     def push_tagged(self, items: Sequence[PushItem], tag: bytes) -> Sequence[Pushed]:
         """Store messages of any queues; they count only if the tag is committed with the database's transaction."""
-        self._counted.clear()
         by_queue: dict[str, list[int]] = {}
         for place, item in enumerate(items):
             by_queue.setdefault(item.queue, []).append(place)
@@ -121,7 +116,7 @@ class Pusher:
             own = [items[place] for place in places]
             queue = self._queues.made(name, own[0].namespace, own[0].task)
             arrivals = self._asked_for(queue, [own])
-            self._check_room(queue, arrivals, own)
+            self._check_room(queue, arrivals, own, is_urgent=True)
             self._check_sealed(queue, own)
             answers.update(zip(places, self._accept(queue, own, arrivals), strict=True))
             all_arrivals.append((queue, arrivals))
@@ -179,27 +174,38 @@ class Pusher:
             return None
         return Arrivals(first_seq, {}, are_ids_new=True, are_ids_indexed=claim is Claim.INDEXED)
 
-    def _check_room(self, queue: OpenQueue, arrivals: Arrivals, items: Sequence[PushItem]) -> None:
+    def _check_room(
+        self, queue: OpenQueue, arrivals: Arrivals, items: Sequence[PushItem], *, is_urgent: bool = False
+    ) -> None:
         """Duplicates need no room."""
         limit = queue.info.options.max_size
         if not limit:
             return
         new = {(item.partition, item.transaction_id) for item in items if not self._is_taken(queue, item, arrivals)}
-        coming = arrivals.count + len(new)
-        # What is kept is at least what waits, so most pushes need not count that. Both are counted once for all that
-        # came together: what they add themselves is in the arrivals.
-        if not new or self._once(self._kept, queue) + coming <= limit:
-            return
-        waiting = self._once(self._waiting, queue)
-        if waiting + coming > limit:
+        if new and (waiting := self.waiting(queue, is_urgent=is_urgent)) + arrivals.count + len(new) > limit:
             raise QueueFull(queue.info.name, waiting + arrivals.count, limit)
 
-    def _once(self, count: Callable[[OpenQueue], int], queue: OpenQueue) -> int:
-        key = count, queue.queue_id
-        if key not in self._counted:
-            self._index.settle()  # what waits is counted there
-            self._counted[key] = count(queue)
-        return self._counted[key]
+    def waiting(self, queue: OpenQueue, *, is_urgent: bool = False) -> int:
+        """Messages that wait for the group that is furthest behind.
+
+        Raises `StillCounting` until that is known, unless it is urgent: then all of it is counted now.
+        """
+        if queue.waiting is None:
+            queue.waiting = WaitingCount()
+        group_ids = [group.group_id for group in queue.groups.values()]
+        while not queue.waiting.is_whole:
+            self._index.settle()
+            queue.waiting.count_some(self._database, queue.log, queue.queue_id, group_ids)
+            if not is_urgent:
+                break
+        return queue.waiting.of(group_ids)
+
+    def be_counted(self, names: Iterable[str]) -> None:
+        """For what must not stop half-way: raises `StillCounting` until it is known what waits in limited queues."""
+        for name in dict.fromkeys(names):
+            queue = self._queues.by_name.get(name)
+            if queue is not None and queue.info.options.max_size:
+                self.waiting(queue)
 
     def _is_taken(self, queue: OpenQueue, item: PushItem, arrivals: Arrivals) -> bool:
         key = queue.partitions.get(item.partition, 0), item.transaction_id

@@ -5,6 +5,7 @@ All of it can be made again from the database and the logs, and is, when a cycle
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 from dataclasses import dataclass, field
@@ -12,12 +13,15 @@ from pathlib import Path
 
 import msgspec
 
-from forebay.broker.stores.embedded.data_directory import QUEUES
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.ready import ReadyList
+from forebay.broker.stores.embedded.waiting_count import WaitingCount
 from forebay.clock import Clock
 from forebay.commitlog import CommitLog, LogOptions
-from forebay.commitlog.filesystem import Filesystem, is_disk_full
+from forebay.commitlog.filesystem import Filesystem, Kind, is_disk_full
+from forebay.commitlog.layout import QUARANTINE, QUEUES, foreign_names
+from forebay.commitlog.manifest import ManifestStore
+from forebay.commitlog.recovery import sign_of_messages
 from forebay.errors import DiskFull, LogUnopenable, StoreUnavailable, Transient, UnknownQueue
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of
 
@@ -44,6 +48,8 @@ class OpenQueue:
     log: CommitLog
     partitions: dict[str, int] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
+    waiting: WaitingCount | None = None
+    """Kept for a queue with a limit from the first push on that may not fit."""
 
     def wire_id(self, partition_id: int) -> str:
         """A partition's id as clients see it: it names its queue too, and is never used again."""
@@ -82,11 +88,7 @@ class Queues:
         names = self._filesystem.list_directory(self._directory / QUEUES)
         numbers = {int(name) for name in names if name.isdecimal()}
         self._last_number = max([0, *numbers, *(row or ())])
-        strangers = sorted(numbers - self.by_id.keys())
-        # A queue that was being made when the process was killed has no message.
-        self._left_over = {number for number in strangers if not self._has_data(number)}
-        self._remove_left_over()
-        strangers = [number for number in strangers if self._log_path(number).exists()]
+        strangers = [number for number in sorted(numbers - self.by_id.keys()) if not self._removed_if_empty(number)]
         if strangers:
             # Of a queue that was being removed when the process was killed; or of another database.
             logger.warning(
@@ -95,6 +97,16 @@ class Queues:
                 ", ".join(map(str, strangers)),
                 extra={"action": "store_strange_logs"},
             )
+
+    def _removed_if_empty(self, number: int) -> bool:
+        """Remove the log of a queue that was being made when that failed: it holds nothing."""
+        path, filesystem = self._log_path(number), self._filesystem
+        has_messages = sign_of_messages(filesystem, path, ManifestStore(filesystem, path)) is not None
+        has_more = filesystem.status(path / QUARANTINE).kind is not Kind.ABSENT or foreign_names(filesystem, path)
+        if has_messages or has_more:
+            return False
+        remove_directory(path)
+        return True
 
     def _read(self) -> None:
         for row in self._database.all("SELECT id, name, namespace, task, options, created_us FROM queues ORDER BY id"):
@@ -114,11 +126,10 @@ class Queues:
         self.by_name[name] = self.by_id[queue_id] = queue
         return queue
 
-    def _has_data(self, number: int) -> bool:
-        return any(path.stat().st_size for path in self._log_path(number).rglob("*.data"))
-
     def _open_log(self, queue_id: int) -> CommitLog:
-        return CommitLog.open(self._log_path(queue_id), self._options, clock=self._clock, filesystem=self._filesystem)
+        return CommitLog.open(
+            self._log_path(queue_id), self._options, clock=self._clock, filesystem=self._filesystem, is_owned=True
+        )
 
     def _log_path(self, queue_id: int) -> Path:
         return self._directory / QUEUES / str(queue_id)
@@ -217,6 +228,11 @@ class Queues:
             else:
                 queue.forget_partition(partition)
 
+    def forget_counts(self) -> None:
+        """What was counted of what waits may be of something that was rolled back."""
+        for queue in self.by_id.values():
+            queue.waiting = None
+
     def keep_made(self) -> None:
         """What was made so far stays."""
         self._made.clear()
@@ -253,10 +269,17 @@ class Queues:
     def _remove_left_over(self) -> None:
         """What cannot be removed now, for want of file handles say, is removed after a later cycle."""
         for number in list(self._left_over):
-            shutil.rmtree(self._log_path(number), ignore_errors=True)
+            remove_directory(self._log_path(number))
             if not self._log_path(number).exists():
                 self._left_over.remove(number)
 
     def close(self) -> None:
         for queue in self.by_id.values():
             queue.log.close()
+
+
+def remove_directory(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    # One that is empty goes without a file handle, should that be what is missing.
+    with contextlib.suppress(OSError):
+        path.rmdir()

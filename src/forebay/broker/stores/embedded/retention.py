@@ -205,6 +205,7 @@ class Retention:
 
     def _raise_floor(self, queue: OpenQueue, number: int, share: _Share) -> None:
         floor = share.last_seq
+        queue.waiting = None
         self._database.do(
             "UPDATE partitions SET floor_seq = ?1, removed = removed + ?2, "
             "size = CASE WHEN pushed > removed + ?2 THEN max(size - ?3, 0) ELSE 0 END WHERE id = ?4",

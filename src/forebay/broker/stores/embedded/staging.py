@@ -81,6 +81,11 @@ class Stages:
         )
         return staged
 
+    def queues(self, producer: str, epoch: str) -> list[str]:
+        """Those that stages of the epoch are for."""
+        rows = self._database.all("SELECT queue FROM stages WHERE producer = ? AND epoch = ?", (producer, epoch))
+        return [queue for (queue,) in rows]
+
     def opened(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> list[tuple[str, list[pa.RecordBatch]]]:
         """Queue and rows of each stage, in the order asked for. The rows lie in the mapped files."""
         rows = self._database.all(

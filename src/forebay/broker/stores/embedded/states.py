@@ -9,7 +9,7 @@ from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.fetching import Fetcher
 from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, MessageIndex, Partition
 from forebay.broker.stores.embedded.lease_rows import FreshLease
-from forebay.broker.stores.embedded.queues import Group, Queues
+from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.errors import InvariantBroken
 
 
@@ -96,6 +96,14 @@ class States:
 
     def save(self, group: Group, partition_id: int, state: DeliveryState) -> None:
         self.save_encoded(group, partition_id, state, delivery.encode_state(state))
+
+    def save_all(self, group: Group, queue: OpenQueue, partition: str | None, state: DeliveryState) -> None:
+        """The same state for all partitions of the queue, or for one of them, in one statement."""
+        self._database.do(
+            "INSERT OR REPLACE INTO states (group_id, partition_id, cursor_seq, lease_id, state, has_pending) "
+            "SELECT ?1, id, ?2, '', ?3, 0 FROM partitions WHERE queue_id = ?4 AND (?5 IS NULL OR name = ?5)",
+            (group.group_id, state.cursor_seq, delivery.encode_state(state), queue.queue_id, partition),
+        )
 
     def save_encoded(self, group: Group, partition_id: int, state: DeliveryState | FreshLease, encoded: bytes) -> None:
         self._database.do(

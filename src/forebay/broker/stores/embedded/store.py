@@ -43,6 +43,7 @@ from forebay.broker.stores.embedded.figures import Figures
 from forebay.broker.stores.embedded.popping import CUT_SHORT
 from forebay.broker.stores.embedded.pushing import Request
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
+from forebay.broker.stores.embedded.waiting_count import StillCounting
 from forebay.broker.stores.embedded.work_line import WorkLine
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import LogOptions
@@ -88,7 +89,11 @@ class EmbeddedStore:
         return self._line is not None and self._line.is_alive
 
     async def _call(self, call: Callable[[], T], *, synced: bool = False) -> T:
-        return await self._open_line().submit(call, synced=synced)  # type: ignore[no-any-return]
+        while True:
+            try:
+                return await self._open_line().submit(call, synced=synced)  # type: ignore[no-any-return]
+            except StillCounting:
+                continue  # in another cycle, so that others get their turn
 
     def _open_line(self) -> WorkLine:
         if self._line is None:
@@ -124,8 +129,18 @@ class EmbeddedStore:
             # Here, where the ids were made a moment ago. The store's thread is on another processor.
             items.id_block()
         if len(items) == 1 or type(items) is PushRun or len({item.queue for item in items}) == 1:
+            queue = self._engine.queues.by_name.get(Request(items).queue) if items else None
+            if queue is not None and queue.info.options.max_size:
+                return self._push_to_limited(items)
             return self._open_line().submit(Request(items), synced=False)
         return self._push_to_several(items)
+
+    async def _push_to_limited(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
+        while True:
+            try:
+                return await self._open_line().submit(Request(items), synced=False)  # type: ignore[no-any-return]
+            except StillCounting:
+                continue  # in another cycle, so that others get their turn
 
     async def _push_to_several(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         if not items:

@@ -59,11 +59,13 @@ class Transactions:
                 yield
         except Exception:
             self._queues.unmake(before)
+            self._queues.forget_counts()
             raise
 
     def transact(
         self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement], *, duplicates_abort: bool
     ) -> TransactionOutcome:
+        self._pusher.be_counted(item.queue for item in pushes)
         try:
             with self._as_a_whole():
                 acknowledged = self._answering.acknowledge(acknowledgements)
@@ -92,6 +94,7 @@ class Transactions:
         earlier = self._committer.earlier(producer, epoch)
         if earlier is not None:
             return earlier
+        self._pusher.be_counted(self._stages.queues(producer, epoch))
         try:
             with self._as_a_whole():
                 outcome = self._committer.commit(producer, epoch, stage_ids, uuid.uuid4().bytes)

@@ -1,0 +1,75 @@
+"""A path that cannot be used ends a command with the path and a remedy, whichever setting or argument named it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+UNWRITABLE = "/sys/kernel/forebay"
+"""Nobody may make a directory there, root neither."""
+
+FLOW = """
+flows:
+  - name: copy
+    mode: stream
+    source: {queue: events, payloadAs: json, schema: "id INT"}
+    actions: [{name: all, sql: SELECT * FROM input}]
+    sink: {queue: copied}
+"""
+
+
+def forebay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
+    command = [sys.executable, "-m", "forebay", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, env=environ, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a-file").write_text("no directory\n")
+    (tmp_path / "a-directory").mkdir()
+    (tmp_path / "flows.yaml").write_text(FLOW)
+    return tmp_path
+
+
+SERVE = ("serve", "--port", "1")
+COMMANDS = [
+    ((*SERVE, "--data-dir", "a-file"), "a-file"),
+    ((*SERVE, "--data-dir", "a-file/below"), "a-file/below"),
+    ((*SERVE, "--data-dir", UNWRITABLE), UNWRITABLE),
+    ((*SERVE, "--buffer-dir", "a-file"), "a-file"),
+    ((*SERVE, "--buffer-dir", UNWRITABLE), UNWRITABLE),
+    ((*SERVE, "--server-store", "postgresql://127.0.0.1:1/none", "--data-dir", "a-file"), "a-file"),
+    ((*SERVE, "--server-keys", "a-directory"), "a-directory"),
+    ((*SERVE, "--server-keys", "nowhere"), "nowhere"),
+    ((*SERVE, "--server-certificate", "a-directory", "--server-certificate-key", "a-directory"), "a-directory"),
+    ((*SERVE, "--server-certificate", "a-file", "--server-certificate-key", "a-file"), "a-file"),
+    (("serve", "-c", "a-directory"), "a-directory"),
+    (("push", "orders", "--file", "/proc/1/mem"), "/proc/1/mem"),
+    (("log", "inspect", "a-file"), "a-file"),
+    (("config", "check", "a-directory"), "a-directory"),
+    (("flows", "check", "a-directory"), "a-directory"),
+    (("buffers", "list", "--data-dir", "a-file"), "a-file"),
+    (("bench", "commitlog", "--directory", "a-file"), "a-file"),
+    (("worker", "-c", "flows.yaml", "--data-dir", UNWRITABLE), UNWRITABLE),
+]
+
+
+@pytest.mark.parametrize(("words", "path"), COMMANDS, ids=[" ".join(words) for words, _ in COMMANDS])
+def test_path_that_cannot_be_used_is_named_with_a_remedy(folder: Path, words: tuple[str, ...], path: str) -> None:
+    ended = forebay(folder, *words)
+    told = ended.stdout + ended.stderr
+    assert "Traceback" not in told
+    assert "BUG" not in told
+    assert path in told
+    assert ended.returncode in (1, 2)
+
+
+def test_the_remedy_names_the_setting(folder: Path) -> None:
+    told = forebay(folder, *SERVE, "--data-dir", "a-file").stderr
+    assert "data_dir 'a-file' cannot be written: File exists" in told
+    assert "It is a file: name a directory, with data_dir" in told

@@ -1,0 +1,49 @@
+"""The database of an embedded store: an older one is migrated, a newer one is refused and left as it was."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from forebay.broker.stores.embedded.database import VERSION, Database
+from forebay.broker.stores.embedded.index import PARTITION_COLUMNS
+from forebay.errors import Permanent
+
+
+def test_newer_database_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with closing(sqlite3.connect(path)) as newer:
+        newer.execute("CREATE TABLE of_the_future (n INTEGER)")
+        newer.execute(f"PRAGMA user_version={VERSION + 1}")
+    before = path.read_bytes()
+    with pytest.raises(Permanent, match=f"newer Forebay .format {VERSION + 1}, this one knows {VERSION}"):
+        Database(path)
+    assert path.read_bytes() == before
+    assert [found.name for found in tmp_path.iterdir()] == ["store.sqlite"]
+
+
+def test_claims_look_for_lost_records_in_an_index_of_those_alone(tmp_path: Path) -> None:
+    """Else every claim would look at all records of its partition."""
+    database = Database(tmp_path / "store.sqlite")
+    statement = f"EXPLAIN QUERY PLAN SELECT {PARTITION_COLUMNS} FROM partitions p WHERE p.id = ?"
+    steps = [step for *_, step in database.all(statement, (1,))]
+    assert any("INDEX lost_blocks (partition_id=?)" in step for step in steps), steps
+    assert not any(step.startswith("SEARCH blocks USING PRIMARY KEY") for step in steps)
+    database.close()
+
+
+@pytest.mark.parametrize("version", range(1, VERSION))
+def test_older_database_gets_what_is_new(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "store.sqlite"
+    database = Database(path)
+    database.do("DROP TABLE lost_messages")
+    database.do("DROP INDEX lost_blocks")
+    database.do(f"PRAGMA user_version={version}")
+    database.close()
+    database = Database(path)
+    assert database.all("SELECT * FROM lost_messages") == []
+    assert database.one("PRAGMA user_version") == (VERSION,)
+    database.close()
