@@ -73,7 +73,7 @@ class Losses:
         found = self._database.all(
             "SELECT b.record_seq, b.position, b.partition_id, b.first_seq, b.last_seq, b.count, p.floor_seq "
             "FROM partitions p JOIN blocks b ON b.partition_id = p.id AND b.first_seq BETWEEN ? AND ? "
-            "AND b.position >= 0 WHERE p.queue_id = ?",
+            "AND b.position >= 0 WHERE p.queue_id = ? ORDER BY b.partition_id, b.first_seq",
             (damage.first_seq, last_seq, queue.queue_id),
         )
         if found:
@@ -81,10 +81,21 @@ class Losses:
             queue.waiting = None
         readable = {place: _is_readable(queue, *place) for place in {(row[0], row[1]) for row in found}}
         lost: dict[int, LostRange] = {}
+        runs: list[tuple[int, int, int]] = []
+        before = None
         for record_seq, position, *columns in found:
-            if not readable[record_seq, position]:
-                share = _Share(*columns)
-                lost[share.partition_id] = _joined(lost.get(share.partition_id), self._lose(share))
+            if readable[record_seq, position]:
+                before = None
+                continue
+            number, first_seq, last_seq, *_ = share = _Share(*columns)
+            lost[number] = _joined(lost.get(number), self._lose(share))
+            if number == before:
+                runs[-1] = number, runs[-1][1], last_seq
+            else:
+                runs.append((number, first_seq, last_seq))
+            before = number
+        # Ids are not in the order of seqs: one look through those of a partition for records that follow each other.
+        self._database.many("DELETE FROM transaction_ids WHERE partition_id = ? AND seq BETWEEN ? AND ?", runs)
         self._tell(queue, {number: each for number, each in lost.items() if each.messages}, damage.reason)
 
     def note_unindexed(self, queue: OpenQueue, first_seq: int, last_seq: int, reason: str) -> None:
@@ -105,9 +116,8 @@ class Losses:
         kept_before, kept = self._kept(number), self._kept_without(share)
         statement = "UPDATE blocks SET position = ? WHERE partition_id = ? AND first_seq = ?"
         self._database.do(statement, (LOST, number, first_seq))
-        for table in ("deleted_messages", "transaction_ids"):
-            statement = f"DELETE FROM {table} WHERE partition_id = ? AND seq BETWEEN ? AND ?"
-            self._database.do(statement, (number, first_seq, last_seq))
+        statement = "DELETE FROM deleted_messages WHERE partition_id = ? AND seq BETWEEN ? AND ?"
+        self._database.do(statement, (number, first_seq, last_seq))
         # The bytes of what is lost are known to nobody: what is left is taken for average.
         self._database.do(
             "UPDATE partitions SET removed = pushed - ?2, size = CASE WHEN ?2 > 0 THEN size * ?2 / ?3 ELSE 0 END "
