@@ -185,7 +185,7 @@ def test_client_that_goes_away_in_the_middle_leaves_the_server_well(http: Http) 
     parts = urlsplit(http.url)
     for _ in range(3):
         with socket.create_connection((parts.hostname, parts.port)) as connection:
-            connection.sendall(f"GET /api/v1/arrow/queues/{queue} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            connection.sendall(f"GET /api/v1/arrow/queues/{queue} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
     assert len(rows(http, queue, "?from=29000")) == 1001
 

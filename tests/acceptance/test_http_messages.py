@@ -326,7 +326,8 @@ def test_nothing_is_popped_for_a_consumer_that_went_away(http: Http, any_server:
     queue = fresh()
     parts = urlsplit(any_server.url)
     with socket.create_connection((str(parts.hostname), parts.port or 0)) as gone:
-        gone.sendall(f"GET /api/v1/pop/queue/{queue}?wait=true&timeout=60000 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        head = f"GET /api/v1/pop/queue/{queue}?wait=true&timeout=60000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        gone.sendall(head.encode())
         _until_waiting(http)
     _until_waiting(http, count=0)
     http.push(queue, "for the living")
@@ -346,7 +347,7 @@ def test_claim_for_a_consumer_that_goes_away_in_that_moment_is_given_back(
     for _ in range(20):
         queue = fresh()
         gone = socket.create_connection((str(parts.hostname), parts.port or 0))
-        gone.sendall(f"GET /api/v1/pop/queue/{queue}?wait=true{more} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        gone.sendall(f"GET /api/v1/pop/queue/{queue}?wait=true{more} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         _until_waiting(http)
         gone.close()
         http.push(queue, "for the living")
