@@ -15,6 +15,8 @@ from forebay.broker.arrow.staged_rows import check_sealed, size_of
 from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
 from forebay.broker.messages import (
     ANSWER_BYTES_MAX,
+    FAILED,
+    UNKNOWN,
     Acknowledged,
     Acknowledgement,
     Completed,
@@ -49,7 +51,7 @@ from forebay.broker.stores.embedded.work_line import WorkLine
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import LogOptions
 from forebay.commitlog.filesystem import Filesystem, RealFilesystem
-from forebay.errors import Permanent, StoreUnavailable, TooManyOpenFiles
+from forebay.errors import ForebayError, Permanent, StoreUnavailable, TooManyOpenFiles
 from forebay.model.queue import Queue, QueueOptions
 
 T = TypeVar("T")
@@ -57,7 +59,9 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 QUEUES_MADE_AT_ONCE_MAX = 8
-"""By one request, in one cycle."""
+"""By one request, in one cycle: each takes the disk some milliseconds."""
+QUEUES_PUSHED_AT_ONCE_MAX = 64
+"""By one request, in one cycle: each takes a sync of its own."""
 
 
 class EmbeddedStore:
@@ -155,13 +159,27 @@ class EmbeddedStore:
                 continue  # in another cycle, so that others get their turn
 
     async def _push_to_several(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        if not items:
-            return []
+        """As a whole, up to so many queues; what goes to more is stored in turns, and answered item by item."""
+        queues = list(dict.fromkeys(item.queue for item in items))
         await self._make_queues(items)
-        outcome = await self._call(
-            lambda: self._engine.transactions.transact(items, (), duplicates_abort=False), synced=True
-        )
-        return outcome.pushed
+        pushed: dict[int, Pushed] = {}
+        for start in range(0, len(queues), QUEUES_PUSHED_AT_ONCE_MAX):
+            chosen = set(queues[start : start + QUEUES_PUSHED_AT_ONCE_MAX])
+            places = [place for place, item in enumerate(items) if item.queue in chosen]
+            transact = self._engine.transactions.transact
+            try:
+                outcome = await self._call(
+                    partial(transact, [items[place] for place in places], (), duplicates_abort=False), synced=True
+                )
+            except ForebayError as error:
+                if not pushed:
+                    raise
+                is_unknown = isinstance(error, StoreUnavailable) and error.is_outcome_unknown
+                failed = Pushed(UNKNOWN if is_unknown else FAILED, 0, "", str(error))
+                pushed.update(dict.fromkeys(places, failed))
+            else:
+                pushed.update(zip(places, outcome.pushed, strict=True))
+        return [pushed[place] for place in range(len(items))]
 
     async def _make_queues(self, items: Sequence[PushItem]) -> None:
         """Where many queues are to be made, make them first, in turns: each takes the disk some milliseconds."""
