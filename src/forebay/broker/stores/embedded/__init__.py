@@ -39,9 +39,9 @@ is unknown. So is a push, always: what it appended to the logs may count later.
 
 **A call that breaks**, by an exception that is not expected, or that is refused after it has changed something, is left
 out of its cycle. All of it is rolled back, memory is made again, and the others are done again: they notice nothing.
-Pushes that were appended are not appended twice: the index catches up with them. Pushes to one queue break together, and
-no others with them; a queue that cannot be made breaks nothing, and leaves no directory. A cycle in which one call after
-another breaks is one that cannot be committed.
+Pushes that were appended are not appended twice: the index catches up with them. Pushes to one queue break together,
+and no others with them; a queue that cannot be made breaks nothing, and leaves no directory. A cycle in which one call
+after another breaks is one that cannot be committed.
 
 **No request holds up others for long**, whatever the number of queues, partitions and groups (100 ms of the thread's
 time at the most). Figures of queues and groups are counted by SQLite in another thread (`figures`), and so is what a
