@@ -88,21 +88,19 @@ def test_every_message_is_delivered_exactly_once_per_group_over_both(both: list[
     is_enough = threading.Event()
 
     def produce(number: int) -> None:
-        http = Http(both[number % 2].url)
-        for n in range(0, each, 4):
-            http.push(queue, *[[number, n + k] for k in range(4)], partition=f"p{number}")
-        http.close()
+        with Http(both[number % 2].url) as http:
+            for n in range(0, each, 4):
+                http.push(queue, *[[number, n + k] for k in range(4)], partition=f"p{number}")
 
     def consume(number: int, group: str) -> None:
-        http = Http(both[number % 2].url)
-        while not is_enough.is_set():
-            messages = http.pop(queue, batch=7, partitions=2, wait="true", timeout=300, consumerGroup=group)
-            for message in messages:
-                seen[group].append(tuple(message["data"]))
-                assert http.ack(message)["success"] is True
-            if all(len(got) >= total for got in seen.values()):
-                is_enough.set()
-        http.close()
+        with Http(both[number % 2].url) as http:
+            while not is_enough.is_set():
+                messages = http.pop(queue, batch=7, partitions=2, wait="true", timeout=300, consumerGroup=group)
+                for message in messages:
+                    seen[group].append(tuple(message["data"]))
+                    assert http.ack(message)["success"] is True
+                if all(len(got) >= total for got in seen.values()):
+                    is_enough.set()
 
     timer = threading.Timer(60, is_enough.set)
     timer.start()
