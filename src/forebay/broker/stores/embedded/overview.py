@@ -54,6 +54,7 @@ class Overview:
             "DELETE FROM dead_letters WHERE queue_id = ?",
             "DELETE FROM lost_messages WHERE queue_id = ?",
             "DELETE FROM groups WHERE queue_id = ?",
+            "DELETE FROM removed_partitions WHERE queue_id = ?",
             "DELETE FROM partitions WHERE queue_id = ?",
             "DELETE FROM queues WHERE id = ?",
         ):
@@ -94,7 +95,9 @@ class Overview:
             if not self._index.tags.counts(stored.tag):
                 continue
             for place, name in enumerate(stored.partitions):
-                number, seq = queue.partitions[name], stored.first_seq + place
+                number, seq = queue.partitions.get(name), stored.first_seq + place
+                if number is None:
+                    continue  # it was removed, being empty
                 if seq > max(from_seq - 1, floors[number]) and seq not in deleted:
                     yield message_of(queue, number, stored, place)
 
