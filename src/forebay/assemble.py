@@ -14,6 +14,7 @@ from forebay.api.access import KeysFile
 from forebay.api.browsers import browsers_for
 from forebay.api.disk_watch import DiskWatch
 from forebay.api.memory import Memory
+from forebay.api.retention import Ages
 from forebay.api.service import Limits, Service
 from forebay.broker.encryption import Cipher, cipher_from
 from forebay.broker.sealed_store import SealedStore
@@ -89,9 +90,14 @@ def api_service(settings: Settings, store: Store, *, store_name: str) -> Service
             {str(path) for one in (settings.data_dir, buffer_directory(settings)) for path in (one, one.absolute())}
         ),
         retention_seconds=server.retention_interval.total_seconds(),
-        stage_seconds=server.stage_retention.total_seconds(),
-        commit_seconds=server.commit_retention.total_seconds(),
-        trace_seconds=server.trace_retention.total_seconds(),
+        ages=Ages(
+            stage_seconds=server.stage_retention.total_seconds(),
+            commit_seconds=server.commit_retention.total_seconds(),
+            trace_seconds=server.trace_retention.total_seconds(),
+            dead_letter_seconds=server.dead_letter_retention.total_seconds(),
+            idle_group_seconds=server.idle_group_retention.total_seconds(),
+            empty_partition_seconds=server.empty_partition_retention.total_seconds(),
+        ),
         disks=DiskWatch([*([settings.data_dir] if server.store == "embedded" else []), buffer_directory(settings)]),
     )
 

@@ -16,6 +16,7 @@ A request's way through this room, and who does what on it:
 | one encode of the answer | `answers` |
 | errors ↔ HTTP status, one table | `problems` |
 | who may, and which web page | `access`, `browsers` |
+| beside the requests: flags, losses, retention, disks, history | `service`, `retention`, `clock_watch`, `disk_watch` |
 
 **Payloads are spliced.** A payload is JSON text on the way in and the same bytes on the way out: it is checked to be
 JSON (it has to be, or the answer that carries it would not be), and never parsed into values or written anew. So a
@@ -45,7 +46,8 @@ connection is closed; a request that breaks before its handler began never begin
 end of the connection.
 
 **All or nothing.** A push is stored whole or refused whole, with the first fault named by its path
-(`items[3].queue`). A request that was refused changed nothing. What is answered 201 is as durable as its `receipt`
+(`items[3].queue`). Only while some of its partitions wait in buffer files may it be accepted in part: then each item is
+answered by itself. A request that was refused changed nothing. What is answered 201 is as durable as its `receipt`
 says. When the connection breaks before the answer, the request may or may not have happened: send it again with the
 same transactionIds and it is stored once.
 

@@ -17,6 +17,7 @@ from forebay.api.disk_watch import DiskWatch
 from forebay.api.history import Figures, History
 from forebay.api.memory import Memory
 from forebay.api.problems import unavailable
+from forebay.api.retention import Ages, Retention
 from forebay.api.routing import Needs
 from forebay.broker import delivery
 from forebay.broker.messages import Pushed, PushItem
@@ -49,8 +50,6 @@ class Counts:
     duplicates: int = 0
     popped: int = 0
     acknowledged: Counter[str] = field(default_factory=Counter)
-    removed: int = 0
-    """Messages that retention removed."""
     bytes_in: int = 0
 
 
@@ -73,9 +72,7 @@ class Service:
     folders: tuple[str, ...] = ()
     """Where this server keeps things: no answer says so."""
     retention_seconds: float = 30.0
-    stage_seconds: float = 86_400.0
-    commit_seconds: float = 30 * 86_400.0
-    trace_seconds: float = 30 * 86_400.0
+    ages: Ages = field(default_factory=Ages)
     flag_seconds: float = 1.0
     history: History = field(default_factory=History)
     disks: DiskWatch = field(default_factory=DiskWatch)
@@ -86,9 +83,11 @@ class Service:
     is_pop_paused: bool = False
     lost: Counter[str] = field(default_factory=Counter)
     """Messages that were accepted and cannot be read any more, by queue, as of the last look."""
+    retention: Retention = field(init=False)
     _background: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.retention = Retention(self.store, self.clock, self.ages)
         if self.keys is not None:
             self.access = self.keys.read()
 
@@ -204,9 +203,7 @@ class Service:
             self.intake.keeper.is_paused = is_paused
 
     async def _retain(self) -> None:
-        self.counts.removed += await self.store.apply_retention()
-        await self.store.expire_stages(self.stage_seconds, self.commit_seconds)
-        await self.store.expire_traces(self.trace_seconds)
+        await self.retention.run()
 
     async def _watch_disks(self) -> None:
         """Also while the store is away: that is when buffer files grow."""
@@ -226,7 +223,7 @@ class Service:
             completed=acks[delivery.COMPLETED],
             failed=acks[delivery.FAILED] + acks[delivery.RETRY],
             dead=acks[delivery.DEAD],
-            removed=counts.removed,
+            removed=self.retention.removed["messages"],
         )
         self.history.note(self.clock.now_us(), figures)
 

@@ -209,8 +209,27 @@ class Store(Protocol):
 
     async def set_flag(self, name: str, is_set: bool) -> None: ...
 
+    async def time_us(self) -> int:
+        """The time by which the store judges how old things are."""
+
     async def apply_retention(self) -> int:
         """Remove what the queues' options no longer keep; returns how many messages."""
+
+    async def expire_dead_letters(self, seconds: float) -> int:
+        """Remove dead letters that died longer ago than this; returns how many. Others go on meanwhile."""
+
+    async def expire_groups(self, seconds: float) -> int:
+        """Forget groups that have not popped for this long and hold no lease; returns how many, by queue.
+
+        One that comes back is a new group. In pieces: one that comes back meanwhile may get messages again.
+        """
+
+    async def expire_partitions(self, seconds: float) -> int:
+        """Remove partitions that hold no message and got none for this long; returns how many.
+
+        Where groups stand in them is forgotten too. One with dead letters, traces or lost messages stays, and so does
+        one in which a group was set to a seq that is still to come. The next push makes the partition anew.
+        """
 
     # Arrow: many messages at once, as columns (`forebay.broker.arrow`)
 

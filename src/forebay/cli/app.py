@@ -43,7 +43,7 @@ EXAMPLES = (
 )
 CLOSING = (
     "`forebay COMMAND --help` explains a command. Long options work with one dash or two.",
-    "Documentation: docs/ in the source tree; begin with docs/guides/configuration.md.",
+    "Documentation: docs/ in the source tree; begin with docs/quickstart.md.",
 )
 
 

@@ -36,7 +36,8 @@ Nothing is guessed and nothing is ignored. Every value in every layer is judged,
 | empty file, section without content, empty environment variable | fine: nothing set |
 | a Kubernetes service address (`FOREBAY_SERVICE_HOST`, `FOREBAY_PORT=tcp://…`) | left alone: not a setting |
 
-What it does not do: it expands neither `~` nor `${…}`, includes no other files, and does not reload while running.
+What it does not do: it expands neither `~` nor `${…}`, includes no other files, and does not reload while running. (On
+SIGHUP a server loads its settings again for the log level, and reads the certificate and the keys again.)
 
 The modules in the order of the journey: `units` and `values` (kinds of value), `model`, `profiles`, `keys` (the table
 derived from the model), `layers` and `yaml_file` (reading), `load` (judging and merging), `reference`

@@ -130,6 +130,26 @@ class ServerSettings(Section):
         le=timedelta(days=3650),
         description="How long what consumers noted about messages (traces) is kept.",
     )
+    dead_letter_retention: Duration = Field(
+        default=timedelta(0),
+        ge=timedelta(0),
+        le=timedelta(days=3650),
+        description="How long dead letters are kept; 0 for ever.",
+    )
+    idle_group_retention: Duration = Field(
+        default=timedelta(0),
+        ge=timedelta(0),
+        le=timedelta(days=3650),
+        description="How long a group is known that does not pop and holds no lease; 0 for ever. One that comes back "
+        "later is a new group, and gets what is kept again, unless it subscribes to new messages.",
+    )
+    empty_partition_retention: Duration = Field(
+        default=timedelta(0),
+        ge=timedelta(0),
+        le=timedelta(days=3650),
+        description="How long a partition is known that holds no message and gets none; 0 for ever. One with dead "
+        "letters or traces stays. The next push makes it anew.",
+    )
     keys: str = Field(
         default="",
         description="The file with the API keys, read again when it changes. Without one, everybody who can connect "

@@ -51,6 +51,8 @@ cannot be stored: they would make the queue again. What the queue itself refuses
 
 **Health** (`health`). A failed or timed-out push opens the breaker: pushes go to the file at once and nobody pays the
 time-out again. The drain itself is the probe that closes it, because a database may answer and yet refuse to write.
+Where nothing waits, or nothing is drained (push maintenance), an answer is enough: health is the store's, whichever way
+pushes take.
 
 ==============================================  ======================================================================
 what fails                                      what happens

@@ -240,8 +240,9 @@ class BufferKeeper:
             is_healthy = False
         if not is_healthy:
             raise StoreUnavailable("it does not answer")
-        # What answers may still refuse to write, so while something waits, storing it is the proof.
-        if not self.held_events and not self.qos0.backlog.events:
+        # What answers may still refuse to write, so while something waits, storing it is the proof. In maintenance
+        # nothing is stored, however well the store is.
+        if self.is_paused or not (self.held_events or self.qos0.backlog.events):
             self.note_success()
 
     # what is told

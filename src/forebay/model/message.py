@@ -18,8 +18,6 @@ CREATED_US_MAX = 253_402_300_799_999_999
 """The end of the year 9999, the last moment that calendars and Arrow's readers agree on."""
 PAYLOAD_IS_BINARY = 0b01
 """Flag: the payload is bytes as they came, not JSON text."""
-PAYLOAD_IS_ENCRYPTED = 0b10
-"""Flag: the payload is sealed with the queue's key."""
 TRANSACTION_ID_IS_MINTED = 0b100
 """Flag: the producer gave no transaction id; the one that the message has was made for it."""
 

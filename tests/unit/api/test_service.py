@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fixtures.store_steps import push
+from forebay.api.retention import Ages
 from forebay.api.service import Service
 from forebay.broker.overview import TraceEvent
 from forebay.broker.waiting import WaitingRoom
@@ -15,7 +16,8 @@ from forebay.testing.memory_store import MemoryStore
 async def test_traces_are_removed_when_their_time_is_over() -> None:
     clock = FakeClock()
     store = MemoryStore(clock)
-    service = Service(store, WaitingRoom(asyncio.get_running_loop()), clock, retention_seconds=0.001, trace_seconds=60)
+    room = WaitingRoom(asyncio.get_running_loop())
+    service = Service(store, room, clock, retention_seconds=0.001, ages=Ages(trace_seconds=60))
     await service.start()
     [pushed] = await push(store, "a")
     await store.add_trace(TraceEvent(pushed.partition_id, "a", "g", "info", (), b"{}", clock.now_us()))

@@ -128,6 +128,22 @@ async def test_maintenance_buffers_and_does_not_drain(tmp_path: Path) -> None:
     assert store.texts() == ["1"]
 
 
+async def test_store_that_comes_back_during_maintenance_is_healthy(tmp_path: Path) -> None:
+    store = Shelf()
+    async with started(store, tmp_path) as intake:
+        intake.keeper.is_paused = True
+        await intake.push([message("1")])
+        assert intake.is_db_healthy, "that pushes are buffered says nothing of the store"
+        store.trouble = AWAY
+        await until(lambda: not intake.is_db_healthy)
+        store.trouble = None
+        await until(lambda: intake.is_db_healthy)
+        assert store.texts() == []
+        intake.keeper.is_paused = False
+        await drained(intake)
+    assert store.texts() == ["1"]
+
+
 async def test_refusals_of_the_store_are_the_producers(tmp_path: Path) -> None:
     store = Shelf()
     async with started(store, tmp_path) as intake:

@@ -151,6 +151,11 @@ def _lines(service: Service) -> Iterator[str]:
     yield from _head("forebay_disk_size_bytes", "gauge", "Size of those disks.")
     for disk in service.disks.disks:
         yield f'forebay_disk_size_bytes{{path="{_label(str(disk.path))}"}} {disk.size_bytes}'
+    yield from _head("forebay_removed_total", "counter", "What this server removed for its age, by kind.")
+    for kind, count in sorted(service.retention.removed.items()):
+        yield f'forebay_removed_total{{kind="{kind}"}} {count}'
+    yield from _head("forebay_clock_jumps_total", "counter", "How often the clock was seen to jump forward.")
+    yield f"forebay_clock_jumps_total {service.retention.watch.jumps}"
     yield from _head("forebay_maintenance", "gauge", "1 while maintenance is on.")
     yield f'forebay_maintenance{{of="push"}} {int(service.is_push_paused)}'
     yield f'forebay_maintenance{{of="pop"}} {int(service.is_pop_paused)}'

@@ -7,7 +7,8 @@ CREATE TABLE IF NOT EXISTS queues (
     task        TEXT NOT NULL,
     options     BLOB NOT NULL,
     created_us  INTEGER NOT NULL,
-    indexed_seq INTEGER NOT NULL DEFAULT 0         -- every message up to here is in blocks, or does not count
+    indexed_seq INTEGER NOT NULL DEFAULT 0,        -- every message up to here is in blocks, or does not count
+    gone_pushed INTEGER NOT NULL DEFAULT 0         -- messages ever of partitions that are removed
 );
 
 CREATE TABLE IF NOT EXISTS partitions (
@@ -22,6 +23,17 @@ CREATE TABLE IF NOT EXISTS partitions (
     removed   INTEGER NOT NULL DEFAULT 0,          -- how many those are, and those that were deleted one by one
     UNIQUE (queue_id, name)
 );
+
+-- Partitions that were removed, for as long as the log holds records with messages of theirs. One that is made again
+-- begins behind them.
+CREATE TABLE IF NOT EXISTS removed_partitions (
+    queue_id  INTEGER NOT NULL,
+    name      TEXT NOT NULL,
+    floor_seq INTEGER NOT NULL,                    -- its last message
+    PRIMARY KEY (queue_id, name)
+) WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS removed_partitions_by_floor ON removed_partitions (queue_id, floor_seq);
 
 -- One row per partition and record: which of the record's messages belong to the partition.
 CREATE TABLE IF NOT EXISTS blocks (
@@ -122,6 +134,7 @@ CREATE TABLE IF NOT EXISTS dead_letters (
 );
 
 CREATE INDEX IF NOT EXISTS dead_letters_by_queue ON dead_letters (queue_id, id);
+CREATE INDEX IF NOT EXISTS dead_letters_by_partition ON dead_letters (partition_id);
 
 CREATE TABLE IF NOT EXISTS traces (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -55,11 +55,14 @@ class StoredQueue:
     removed_seq: int = 0
     """The last seq that retention removed."""
     partitions: dict[str, StoredPartition] = field(default_factory=dict)
+    partition_number: int = 0
+    """Of the last partition that was made; none is used twice."""
     groups: dict[str, StoredGroup] = field(default_factory=dict)
 
     def partition(self, name: str) -> StoredPartition:
         if name not in self.partitions:
-            self.partitions[name] = StoredPartition(name, f"{self.number}-{len(self.partitions) + 1}")
+            self.partition_number += 1
+            self.partitions[name] = StoredPartition(name, f"{self.number}-{self.partition_number}")
         return self.partitions[name]
 
     def messages(self) -> list[Message]:

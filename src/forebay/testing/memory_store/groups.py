@@ -60,3 +60,16 @@ class Groups(Contents):
                 found.groups.pop(group, None)
                 known += len([p for p in found.partitions.values() if p.states.pop(group, None) is not None])
         return known
+
+    async def expire_groups(self, seconds: float) -> int:
+        now_us = self._clock.now_us()
+        idle = [
+            (name, queue.info.name)
+            for queue in self._queues.values()
+            for name, group in queue.groups.items()
+            if group.last_active_us < now_us - round(seconds * SECOND_US)
+            and not any(queue.state(p, name).is_leased_at(now_us) for p in queue.partitions.values())
+        ]
+        for name, queue_name in idle:
+            await self.delete_group(name, queue_name)
+        return len(idle)

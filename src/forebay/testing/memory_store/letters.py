@@ -6,6 +6,7 @@ from forebay.broker.delivery import addressed
 from forebay.broker.messages import ANSWER_BYTES_MAX, PushItem, count_within
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.model.ids import replay_id
+from forebay.testing.memory_store.contents import SECOND_US
 from forebay.testing.memory_store.pushing import Pushing
 
 
@@ -35,6 +36,10 @@ class Letters(Pushing):
         for letter in found:
             del self._letters[letter.letter_id]
         return len(found)
+
+    async def expire_dead_letters(self, seconds: float) -> int:
+        oldest_us = self._clock.now_us() - round(seconds * SECOND_US)
+        return await self.purge_dead_letters(DeadLetterFilter(to_us=oldest_us - 1))
 
     def _wanted(self, wanted: DeadLetterFilter) -> list[DeadMessage]:
         return [

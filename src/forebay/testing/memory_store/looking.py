@@ -9,7 +9,7 @@ from forebay.broker.delivery import DeadLetter
 from forebay.broker.messages import ANSWER_BYTES_MAX, Message, count_within
 from forebay.broker.overview import LostMessages, PartitionStatus, QueueStatus, TraceEvent
 from forebay.model.queue import DEFAULT_GROUP, Queue
-from forebay.testing.memory_store.contents import SECOND_US, Contents, StoredQueue
+from forebay.testing.memory_store.contents import SECOND_US, Contents, StoredPartition, StoredQueue
 
 
 class Looking(Contents):
@@ -91,6 +91,24 @@ class Looking(Contents):
             queue.removed_seq = max(queue.removed_seq, message.seq)
         self._wake(name, 1)
         return len(gone)
+
+    async def expire_partitions(self, seconds: float) -> int:
+        oldest_us = self._clock.now_us() - round(seconds * SECOND_US)
+        removed = 0
+        for queue in self._queues.values():
+            for name, partition in list(queue.partitions.items()):
+                is_ahead = any(state.cursor_seq >= queue.next_seq for state in partition.states.values())
+                if partition.newest_us < oldest_us and not (
+                    partition.messages or is_ahead or self._is_named(partition)
+                ):
+                    del queue.partitions[name]
+                    removed += 1
+        return removed
+
+    def _is_named(self, partition: StoredPartition) -> bool:
+        """Whether a dead letter or a trace is of the partition."""
+        letters = (letter.message.partition_id for letter in self._letters.values())
+        return partition.partition_id in {*letters, *(trace.partition_id for trace in self._traces)}
 
     async def add_trace(self, event: TraceEvent) -> None:
         self._traces.append(event)

@@ -63,6 +63,9 @@ class MemoryStore(Delivering, Groups, Letters, Looking, ArrowStages):
     async def set_flag(self, name: str, is_set: bool) -> None:
         self._flags[name] = is_set
 
+    async def time_us(self) -> int:
+        return self._clock.now_us()
+
     async def apply_retention(self) -> int:
         return sum(self._retain(queue) for queue in self._queues.values())
 

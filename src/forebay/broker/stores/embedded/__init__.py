@@ -53,6 +53,10 @@ answered item by item.
 **A deleted message** stays in the log, which is never rewritten: a row says that it is gone, and everything that reads
 respects the row. Its bytes leave the disk with their segment, and the row leaves with them.
 
+**An empty partition** that is removed (`expiring`) leaves its name and its last seq behind until its records leave the
+disk: they are passed over, and a partition of that name begins behind them. When groups last popped is kept in memory
+and written down by each retention, and at the end.
+
 **A transaction** writes its messages to the logs with its own id as the records' tag, and then commits the id, its acks
 and the index rows in SQLite: that is the one commit point. A record whose tag SQLite does not know as committed does
 not count, whenever the crash came. Tags are kept for as long as a log holds records with them (`tags`). One that is

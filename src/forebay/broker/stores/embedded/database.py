@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -13,10 +14,12 @@ from typing import Any
 from forebay.commitlog.filesystem import FILE_MODE
 from forebay.errors import Permanent
 
-VERSION = 4
+VERSION = 5
 """2: messages can be deleted one by one, and a Forebay that knows 1 would deliver them. 3: leases are kept in short.
 
-4: records can be marked as lost, and a Forebay that knows 3 would look for them.
+4: records can be marked as lost, and a Forebay that knows 3 would look for them. 5: partitions can be removed, and a
+Forebay that knows 4 would read what their records hold. From 5 on it is written down while the store is open, and not
+only when it is closed, when groups last popped.
 """
 _CACHE_KIB = 65_536
 
@@ -68,10 +71,19 @@ class Database:
     def _migrate(self) -> None:
         schema = files("forebay.broker.sql").joinpath("embedded.sql").read_text()
         self._connection.executescript(schema)
-        known = {row[1] for row in self._connection.execute("PRAGMA table_info(states)")}
-        if "has_pending" not in known:
-            self._connection.execute("ALTER TABLE states ADD COLUMN has_pending INTEGER NOT NULL DEFAULT 1")
+        self._add_column("states", "has_pending", 1)
+        if self._add_column("queues", "gone_pushed", 0):
+            # What an older Forebay wrote down of it may be from when a group was made: none may be taken for idle.
+            now_us = time.time_ns() // 1_000
+            self._connection.execute("UPDATE groups SET last_active_us = max(last_active_us, ?)", (now_us,))
         self._connection.execute(f"PRAGMA user_version={VERSION}")
+
+    def _add_column(self, table: str, column: str, default: int) -> bool:
+        """Add it to a table that an older Forebay has made; returns whether it did."""
+        if column in {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}:
+            return False
+        self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER NOT NULL DEFAULT {default}")
+        return True
 
     def execute(self, statement: str, values: Any) -> sqlite3.Cursor:
         """A statement with values of any kind, within the transaction."""

@@ -19,6 +19,7 @@ from forebay.broker.stores.embedded.answering import Answering
 from forebay.broker.stores.embedded.committing import StageCommitter
 from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
 from forebay.broker.stores.embedded.database import CommitFailed, Database
+from forebay.broker.stores.embedded.expiring import Expiring
 from forebay.broker.stores.embedded.figures import CountedQueue
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.letters import DeadLetters
@@ -85,6 +86,7 @@ class Engine:
         shared = (self.database, self.queues, self._index, self.popper, clock)
         self.overview = Overview(*shared)
         self.retention = Retention(self.database, self.queues, self._index, self.popper, self.answering.freed)
+        self.expiring = Expiring(self.database, self.queues)
         self._pusher = Pusher(self.queues, self._index, clock, self.database)
         self.purger = Purger(self.database, self._index.tags)
         self.traces = Traces(self.database, self.queues, clock)
@@ -104,11 +106,7 @@ class Engine:
     def close(self) -> None:
         with self.database.transaction(synced=True):
             self._index.settle()
-            for queue in self.queues.by_id.values():
-                self.database.many(
-                    "UPDATE groups SET last_active_us = max(last_active_us, ?) WHERE id = ?",
-                    [(group.last_active_us, group.group_id) for group in queue.groups.values()],
-                )
+            self.expiring.note_activity()
         self.queues.close()
         self.database.close()
         self._lock.release()

@@ -71,3 +71,11 @@ def encode(lease: FreshLease) -> bytes:
 
 def decode(row: bytes) -> DeliveryState | FreshLease:
     return _decode_short(memoryview(row)[1:]) if row.startswith(_IS_SHORT) else delivery.decode_state(row)
+
+
+def is_leased(row: bytes, now_us: int) -> bool:
+    """Whether a lease is held, by the row alone."""
+    found = decode(row)
+    if isinstance(found, DeliveryState):
+        return found.is_leased_at(now_us)
+    return found.is_held(found.lease_id, now_us)

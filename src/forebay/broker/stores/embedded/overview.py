@@ -87,7 +87,9 @@ class Overview:
             if not self._index.tags.counts(stored.tag):
                 continue
             for place, name in enumerate(stored.partitions):
-                number, seq = queue.partitions[name], stored.first_seq + place
+                number, seq = queue.partitions.get(name), stored.first_seq + place
+                if number is None:
+                    continue  # it was removed, being empty
                 if number not in floors:
                     floors[number] = self._popper.states.partition(number).floor_seq
                 if seq > max(from_seq - 1, floors[number]) and seq not in deleted:

@@ -215,7 +215,10 @@ class Queues:
     def partition_id(self, queue: OpenQueue, name: str) -> int:
         found = queue.partitions.get(name)
         if found is None:
-            statement = "INSERT INTO partitions (queue_id, name) VALUES (?, ?)"
+            statement = (
+                "INSERT INTO partitions (queue_id, name, floor_seq) VALUES (?1, ?2, coalesce("
+                "(SELECT floor_seq FROM removed_partitions WHERE queue_id = ?1 AND name = ?2), 0))"
+            )
             found = queue.partitions[name] = self._database.insert(statement, (queue.queue_id, name))
             self._made.append((queue, name))
         return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,9 +45,15 @@ class RangeReader:
         self.damage: list[DamagedRange] = []
         """What could not be read, for the store's thread to note."""
 
-    @cached_property
     def _floors(self) -> dict[str, int]:
-        return dict(self._all("SELECT name, floor_seq FROM partitions WHERE queue_id = ? AND floor_seq > 0"))
+        """Of partitions, also of those that were removed, up to where their messages do not count."""
+        return dict(
+            self._all(
+                "SELECT name, max(floor_seq) FROM (SELECT name, floor_seq FROM partitions WHERE queue_id = ?1 "
+                "AND floor_seq > 0 UNION ALL SELECT name, floor_seq FROM removed_partitions WHERE queue_id = ?1) "
+                "GROUP BY name"
+            )
+        )
 
     def close(self) -> None:
         self._database.close()
@@ -95,7 +100,9 @@ class RangeReader:
 
     def batches(self, wanted: RangeRequest) -> Iterator[pa.RecordBatch]:
         """What can be wrong with the request is raised by the call."""
-        first = outgoing.checked_start(wanted, self._first_seq(), max(self._floors.values(), default=0))
+        # What the log does not hold any more retention has removed, be it of partitions that nobody remembers.
+        removed_seq = max([self.queue.log.first_seq - 1, *self._floors().values()])
+        first = outgoing.checked_start(wanted, self._first_seq(), removed_seq)
         last = self.queue.next_seq - 1
         last = last if wanted.to_seq is None else min(wanted.to_seq, last)
         narrowed = (outgoing.narrowed(batch, wanted) for batch in self._kept(first, last))
@@ -107,9 +114,10 @@ class RangeReader:
         if first > last:
             return
         deleted = self._deleted(first, last)
+        floors = self._floors()  # after that: what was deleted of a partition that is removed is below its floor
         for batch in outgoing.put_together(self._stored(first, last)):
-            if self._floors:
-                batch = self._above_floors(batch)
+            if floors:
+                batch = _above_floors(batch, floors)
             if deleted is not None:
                 batch = batch.filter(pc.invert(pc.is_in(batch.column("seq"), deleted)))
             yield batch
@@ -145,11 +153,11 @@ class RangeReader:
         )
         return pa.array([seq for (seq,) in rows], pa.int64()) if rows else None
 
-    def _above_floors(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Without what retention has removed of each partition."""
-        if batch.column("seq")[0].as_py() > max(self._floors.values()):
-            return batch
-        partitions = batch.column("partition")
-        places = pc.index_in(partitions, pa.array(self._floors, pa.string()))
-        floors = pc.fill_null(pc.take(pa.array(self._floors.values(), pa.int64()), places), 0)
-        return batch.filter(pc.greater(batch.column("seq"), floors))
+
+def _above_floors(batch: pa.RecordBatch, floors: dict[str, int]) -> pa.RecordBatch:
+    """Without what retention has removed of each partition."""
+    if batch.column("seq")[0].as_py() > max(floors.values()):
+        return batch
+    places = pc.index_in(batch.column("partition"), pa.array(floors, pa.string()))
+    removed = pc.fill_null(pc.take(pa.array(floors.values(), pa.int64()), places), 0)
+    return batch.filter(pc.greater(batch.column("seq"), removed))

@@ -12,12 +12,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.fetching import seq_before
 from forebay.broker.stores.embedded.reading import ReadableQueue
 from forebay.model.queue import QueueOptions
 
 _SECOND_US = 1_000_000
-_FRONTS = files("forebay.broker.sql").joinpath("embedded", "retention_fronts.sql").read_text()
+_SQL = files("forebay.broker.sql").joinpath("embedded")
+_FRONTS = _SQL.joinpath("retention_fronts.sql").read_text()
+_EMPTY = _SQL.joinpath("empty_partitions.sql").read_text()
 
 
 class Span(NamedTuple):
@@ -92,3 +95,23 @@ class Planner:
             queue_id=queue.queue_id,
         )
         return queue.next_seq if seq is None else int(seq)
+
+    def idle_groups(self, before_us: int) -> list[tuple[int, str]]:
+        """Queue and name of groups that have not popped since a time and hold no lease."""
+        found = self._execute(
+            "SELECT id, queue_id, name FROM groups WHERE last_active_us < :before_us", before_us=before_us
+        )
+        return [(queue_id, name) for group_id, queue_id, name in found if not self._has_lease(group_id)]
+
+    def _has_lease(self, group_id: int) -> bool:
+        rows = self._execute(
+            "SELECT state FROM states WHERE group_id = :group_id AND lease_id <> ''", group_id=group_id
+        )
+        return any(lease_rows.is_leased(state, self._now_us) for (state,) in rows)
+
+    def empty_partitions(self, before_us: int) -> dict[int, list[int]]:
+        """Numbers of partitions that hold no message and got none since a time, by queue."""
+        found: dict[int, list[int]] = {}
+        for number, queue_id, *_ in self._execute(_EMPTY, numbers=None, before_us=before_us):
+            found.setdefault(queue_id, []).append(number)
+        return found

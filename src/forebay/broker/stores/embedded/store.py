@@ -55,6 +55,7 @@ from forebay.errors import ForebayError, Permanent, StoreUnavailable, TooManyOpe
 from forebay.model.queue import Queue, QueueOptions
 
 T = TypeVar("T")
+_SECOND_US = 1_000_000
 
 logger = logging.getLogger(__name__)
 
@@ -357,10 +358,14 @@ class EmbeddedStore:
         statement = "INSERT OR REPLACE INTO flags (name, is_set) VALUES (?, ?)"
         await self._call(lambda: self._engine.database.do(statement, (name, is_set)), synced=True)
 
+    async def time_us(self) -> int:
+        return self._clock.now_us()
+
     async def apply_retention(self) -> int:
         total = 0
         for queue_id in await self._call(self._engine.purger.waste):
             await self._purge(queue_id)
+        await self._call(self._engine.expiring.note_activity)
         for name in await self._call(self._engine.retention.queues):
             try:
                 total += await self._apply_retention(name)
@@ -378,6 +383,36 @@ class EmbeddedStore:
             pass
         plan = await asyncio.to_thread(self._planner().expired, place, queue.info.options)
         return await self._remove(place, plan)
+
+    async def expire_dead_letters(self, seconds: float) -> int:
+        return await self.purge_dead_letters(DeadLetterFilter(to_us=self._before_us(seconds) - 1))
+
+    async def expire_groups(self, seconds: float) -> int:
+        total, before_us = 0, self._before_us(seconds)
+        await self._call(self._engine.expiring.note_activity)
+        for queue_id, name in await asyncio.to_thread(self._planner().idle_groups, before_us):
+            forget = partial(self._engine.expiring.forget_group, queue_id, name, before_us)
+            while (is_forgotten := await self._call(forget, synced=True)) is False:
+                pass
+            total += is_forgotten is True
+        return total
+
+    async def expire_partitions(self, seconds: float) -> int:
+        total, before_us, expiring = 0, self._before_us(seconds), self._engine.expiring
+        await self._call(lambda: None)  # what was pushed last is found in the database then
+        found = await asyncio.to_thread(self._planner().empty_partitions, before_us)
+        for queue_id, numbers in found.items():
+            piece = expiring.partitions_at_once(queue_id)
+            for start in range(0, len(numbers), piece):
+                chosen = numbers[start : start + piece]
+                total += await self._call(partial(expiring.remove_partitions, chosen, before_us), synced=True)
+        for queue_id in list(self._engine.queues.by_id):
+            while await self._call(partial(expiring.prune_removed, queue_id)):
+                pass
+        return total
+
+    def _before_us(self, seconds: float) -> int:
+        return self._clock.now_us() - round(seconds * _SECOND_US)
 
     def _planner(self) -> Planner:
         return Planner(self._directory / DATABASE_FILE, self._clock.now_us())

@@ -54,7 +54,8 @@ leaves the partition due, so that what it did is kept, and the pop, or the next 
 
 **Away again** (`retention`, `purging`). In pieces, each in a transaction that locks its queue: messages that are too
 old, from the front of the queue; those that every group has finished, from the fronts of partitions, which are looked
-through by name, without a lock; and all that belongs to a queue which has no name any more.
+through by name, without a lock; and all that belongs to a queue which has no name any more. If settings say so, groups
+that do not pop and partitions that are empty: of these a queue keeps the last seq that was removed (`gone_seq`).
 
 **Ranges as Arrow** (`reading`). PostgreSQL puts the values of a page side by side, so that they come as buffers and
 not row by row. **Stages** (`staging`) become messages in one transaction that claims the epoch, locks its queues and

@@ -104,5 +104,17 @@ async def delete(connection: Connection, group: str, queue: str | None) -> int:
     In one statement: it is gone for everybody at once, or still there as a whole, and the request may be sent again. A
     million deliveries take seconds.
     """
-    [[known, _]] = await rows(connection, query("group_delete"), {"group": group, "queue": queue})
+    values: dict[str, object] = {"group": group, "queue": queue, "before_us": None}
+    [[known, _]] = await rows(connection, query("group_delete"), values)
     return cast("int", known)
+
+
+async def expire(database: Database, seconds: float, now_us: int | None) -> int:
+    """Forget groups that have not popped for that long, each in a transaction of its own; returns how many."""
+    total = 0
+    idle = await database.ask(query("groups_idle"), {"kept_us": round(seconds * SECOND_US), "now_us": now_us})
+    for group, queue, before_us in idle:
+        values = {"group": group, "queue": queue, "before_us": before_us}
+        [[_, gone]] = await database.ask(query("group_delete"), values, is_durable=True)
+        total += cast("int", gone)
+    return total

@@ -6,6 +6,7 @@ it held is removed by `purging`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 from forebay.broker import delivery
@@ -66,6 +67,39 @@ async def clear(database: Database, queue_id: int, partition: str | None, now_us
         fronts: dict[str, object] = {"queue_id": queue_id, "partition_ids": list(partition_ids), "seqs": list(seqs)}
         removed += await _remove(database, "retention_remove_finished", {**fronts, "before_us": NEVER_US}, times[0])
         after = names[-1]
+
+
+async def expire_partitions(database: Database, seconds: float, now_us: int | None) -> int:
+    """Remove partitions that are empty and got no message for that long; returns how many."""
+    removed = 0
+    for found in cast("list[tuple[Any, ...]]", await database.ask(query("retention_queues"), {"now_us": now_us})):
+        queue_id, name, _, time_us = found
+        if name is not None:
+            removed += await _expire_partitions(database, queue_id, time_us - round(seconds * SECOND_US))
+    return removed
+
+
+async def _expire_partitions(database: Database, queue_id: int, before_us: int) -> int:
+    values: dict[str, object] = {"queue_id": queue_id, "before_us": before_us}
+    removed, after = 0, ""
+    while True:
+        [found] = await database.ask_for_delivery(query("partitions_find_empty"), {**values, "after": after})
+        last, partition_ids, groups = cast("tuple[str | None, list[int] | None, int]", found)
+        if last is None:
+            return removed
+        piece = max(PIECE_ROWS_MAX // (groups + 1), 1)
+        for start in range(0, len(partition_ids or ()), piece):
+            chosen = {**values, "partition_ids": (partition_ids or [])[start : start + piece]}
+            removed += await database.run(partial(_remove_partitions, chosen))
+        after = last
+
+
+async def _remove_partitions(values: dict[str, object], connection: Connection) -> int:
+    if not await rows(connection, query("retention_lock_queue"), {"queue_id": values["queue_id"]}):
+        return 0
+    partition_ids: dict[str, object] = {"partition_ids": values["partition_ids"]}
+    await rows(connection, query("partitions_lock_deliveries"), partition_ids)
+    return len(await rows(connection, query("partitions_remove_empty"), values))
 
 
 async def _remove(database: Database, name: str, values: dict[str, object], now_us: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from typing import cast
 
 import pyarrow as pa
 from psycopg.types.json import Jsonb
@@ -59,6 +60,7 @@ from forebay.clock import Clock
 from forebay.errors import StoreUnavailable
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of, options_to_wire
 
+SECOND_US = 1_000_000
 PUSH_SECONDS_MAX = 10.0
 """Shorter than for other requests: all pushes wait for the one that is under way."""
 GROUP_BYTES_MAX = 2 << 20
@@ -334,8 +336,22 @@ class PostgresStore:
     async def set_flag(self, name: str, is_set: bool) -> None:
         await self._database.ask(query("flag_set"), {"name": name, "is_set": is_set}, is_durable=True)
 
+    async def time_us(self) -> int:
+        [[time_us]] = await self._database.ask(query("time_now"), {"now_us": self._now_us()})
+        return cast("int", time_us)
+
     async def apply_retention(self) -> int:
         return await retention.apply(self._database, self._now_us())
+
+    async def expire_dead_letters(self, seconds: float) -> int:
+        oldest_us = await self.time_us() - round(seconds * SECOND_US)
+        return await self.purge_dead_letters(DeadLetterFilter(to_us=oldest_us - 1))
+
+    async def expire_groups(self, seconds: float) -> int:
+        return await groups.expire(self._database, seconds, self._now_us())
+
+    async def expire_partitions(self, seconds: float) -> int:
+        return await retention.expire_partitions(self._database, seconds, self._now_us())
 
     # Arrow
 
