@@ -16,7 +16,7 @@ from fixtures.store_steps import answer, configure, ids, item, push, take, taken
 from forebay.broker.messages import Popped, Pushed
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.broker.stores.embedded import arrivals as arrivals_module
-from forebay.broker.stores.embedded import store as store_module
+from forebay.broker.stores.embedded import store_delivery as store_module
 from forebay.broker.stores.embedded.database import CommitFailed, Database
 from forebay.broker.stores.embedded.engine import BROKEN_MAX
 from forebay.commitlog.filesystem import RealFilesystem

@@ -101,7 +101,7 @@ async def test_list_of_what_a_group_has_to_do_is_whole_however_it_is_made(
 ) -> None:
     """Made beside the thread, while others push, pop and answer."""
     monkeypatch.setattr(popping, "PARTITIONS_LISTED_AT_ONCE_MAX", 3)
-    monkeypatch.setattr("forebay.broker.stores.embedded.store.PARTITIONS_LISTED_AT_ONCE_MAX", 3)
+    monkeypatch.setattr("forebay.broker.stores.embedded.store_delivery.PARTITIONS_LISTED_AT_ONCE_MAX", 3)
     await fill(store, 20)
     asked = [take(store, 2, partitions=2, auto_ack=True) for _ in range(5)]
     pushed = [push(store, f"new{n}", partition=f"p{n * 5}") for n in range(4)]
