@@ -23,11 +23,11 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 endif
 
-.PHONY: help setup demo test test-fast check bench docs lock clean
+.PHONY: help setup demo test test-fast test-stress check bench docs lock clean
 
 help: ## List these targets.
 	@echo "make <target>:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make the virtual environment .venv with everything in it.
 
@@ -45,6 +45,10 @@ test: $(STAMP) ## Run all tests, with real servers and a browser.
 
 test-fast: $(STAMP) ## Run the tests that are not marked slow, in under two minutes.
 	$(BIN)/pytest $(PARALLEL) -m "not slow" $(ARGS)
+
+test-stress: $(STAMP) ## Run all tests while other processes keep every core busy.
+	@scripts/system-packages chromium strace
+	$(BIN)/python scripts/keep_cores_busy.py $(BIN)/pytest $(PARALLEL) $(ARGS)
 
 check: $(STAMP) ## Lint, formatting, types, and the one-way rule between rooms.
 	$(BIN)/ruff check

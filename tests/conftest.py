@@ -17,6 +17,7 @@ pytest_plugins = [
     "fixtures.fix_valkey",
     "fixtures.fix_chromium",
     "fixtures.fix_ordinary_user",
+    "forebay.testing.running_server",  # as those do who test against a server of ours
 ]
 
 # Not derandomized: every run is to look somewhere new. A failure prints the blob that reproduces it, and a

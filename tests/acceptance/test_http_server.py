@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPSConnection
+from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 
 import pytest
@@ -66,13 +66,13 @@ def test_what_was_answered_is_there_after_kill_9(store: str, request: pytest.Fix
         stop = threading.Event()
 
         def produce(number: int) -> None:
-            http = Http(server.url)
-            while not stop.is_set():
-                try:
-                    answers = http.push(queue, number, number, partition=f"p{number}")
-                except (OSError, EOFError, Exception):  # noqa: BLE001 - the server was killed under it
-                    return
-                accepted.extend(entry["transactionId"] for entry in answers)
+            with Http(server.url) as http:
+                while not stop.is_set():
+                    try:
+                        answers = http.push(queue, number, number, partition=f"p{number}")
+                    except (OSError, HTTPException):  # the server was killed under it
+                        return
+                    accepted.extend(entry["transactionId"] for entry in answers)
 
         with ThreadPoolExecutor() as pool:
             producers = [pool.submit(produce, number) for number in range(4)]

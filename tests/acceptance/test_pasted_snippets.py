@@ -9,9 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from forebay.testing.running_server import RunningServer, forebay_server
-
-__all__ = ["forebay_server"]
+from forebay.testing.running_server import RunningServer
 
 ROOT = Path(__file__).parents[2]
 

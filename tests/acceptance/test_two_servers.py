@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fixtures.running_stores import Http, fresh, running, shared_postgres_database
+from fixtures.running_stores import Http, fresh, running, shared_postgres_database, wait_until
 from forebay.testing.running_server import RunningServer
 
 __all__ = ["shared_postgres_database"]
@@ -88,21 +88,19 @@ def test_every_message_is_delivered_exactly_once_per_group_over_both(both: list[
     is_enough = threading.Event()
 
     def produce(number: int) -> None:
-        http = Http(both[number % 2].url)
-        for n in range(0, each, 4):
-            http.push(queue, *[[number, n + k] for k in range(4)], partition=f"p{number}")
-        http.close()
+        with Http(both[number % 2].url) as http:
+            for n in range(0, each, 4):
+                http.push(queue, *[[number, n + k] for k in range(4)], partition=f"p{number}")
 
     def consume(number: int, group: str) -> None:
-        http = Http(both[number % 2].url)
-        while not is_enough.is_set():
-            messages = http.pop(queue, batch=7, partitions=2, wait="true", timeout=300, consumerGroup=group)
-            for message in messages:
-                seen[group].append(tuple(message["data"]))
-                assert http.ack(message)["success"] is True
-            if all(len(got) >= total for got in seen.values()):
-                is_enough.set()
-        http.close()
+        with Http(both[number % 2].url) as http:
+            while not is_enough.is_set():
+                messages = http.pop(queue, batch=7, partitions=2, wait="true", timeout=300, consumerGroup=group)
+                for message in messages:
+                    seen[group].append(tuple(message["data"]))
+                    assert http.ack(message)["success"] is True
+                if all(len(got) >= total for got in seen.values()):
+                    is_enough.set()
 
     timer = threading.Timer(60, is_enough.set)
     timer.start()
@@ -116,3 +114,25 @@ def test_every_message_is_delivered_exactly_once_per_group_over_both(both: list[
         assert Counter(got) == Counter((p, n) for p in range(partitions) for n in range(each))
         for partition in range(partitions):
             assert [n for p, n in got if p == partition] == list(range(each))
+
+
+def test_maintenance_that_one_server_is_told_of_reaches_the_other(pair: list[Http]) -> None:
+    here, there = pair
+    queue = fresh()
+
+    def is_set() -> list[bool]:
+        state = there.get("/api/v1/system/maintenance").json
+        return [state["maintenanceMode"], state["popMaintenanceMode"]]
+
+    there.push(queue, 1)
+    for switch, expected in (("", [True, False]), ("/pop", [True, True])):
+        assert here.post(f"/system/maintenance{switch}", {"enabled": True}).status == 200
+        wait_until(lambda expected=expected: is_set() == expected)  # type: ignore[misc]
+    [buffered] = there.push(queue, 2)
+    assert buffered["status"] == "buffered"
+    assert there.pop(queue) == []
+    for switch in ("", "/pop"):
+        assert here.post(f"/system/maintenance{switch}", {"enabled": False}).status == 200
+    wait_until(lambda: is_set() == [False, False])
+    wait_until(lambda: there.get("/api/v1/status/buffers").json["pending"] == 0)
+    assert [message["data"] for message in there.pop(queue, batch=9)] == [1, 2]

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -332,3 +333,31 @@ def run_until_killed(url: str, run: int, lines_min: int) -> list[list[str]]:
         process.send_signal(signal.SIGKILL)
         lines += process.stdout.readlines()
     return [line.split() for line in lines if line.endswith("\n")]
+
+
+@pytest.mark.parametrize("fault", ["read-only", "no rights"])
+async def test_database_that_refuses_to_be_migrated_is_away_and_no_bug(postgres_database: str, fault: str) -> None:
+    name = postgres_database.rpartition("/")[2]
+    role, url = f"clerk_{name}", postgres_database
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        if fault == "read-only":
+            connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        else:
+            connection.execute(f"CREATE ROLE {role} LOGIN")
+            url = urlsplit(url)._replace(netloc=f"{role}@{urlsplit(url).netloc.rpartition('@')[2]}").geturl()
+        store = PostgresStore(url)
+        with pytest.raises(StoreUnavailable, match=r"read-only transaction|permission denied"):
+            await store.open(Bell())
+        await store.close()
+        if fault == "read-only":
+            connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off")
+        else:
+            connection.execute(f"GRANT CREATE ON DATABASE {name} TO {role}")
+    store = PostgresStore(url)
+    await store.open(Bell())
+    await push(store, "a")
+    await store.close()
+    if fault == "no rights":
+        with psycopg.connect(postgres_database, autocommit=True) as connection:
+            connection.execute(f"DROP OWNED BY {role} CASCADE")
+            connection.execute(f"DROP ROLE {role}")

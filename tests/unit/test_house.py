@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -52,6 +53,17 @@ def test_make_alone_explains_every_target() -> None:
     assert phony is not None
     done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == phony.group(1).split()
+
+
+def test_cores_are_kept_busy_while_a_command_runs_and_its_exit_code_is_passed_on() -> None:
+    count = "import os, pathlib; p = os.getppid(); print(pathlib.Path(f'/proc/{p}/task/{p}/children').read_text())"
+    script = [sys.executable, str(ROOT / "scripts" / "keep_cores_busy.py"), sys.executable, "-c"]
+    done = subprocess.run([*script, count], capture_output=True, text=True, check=True, timeout=60)
+    children = done.stdout.split()
+    assert len(children) == (os.cpu_count() or 1) + 1, "a process for each core, and the command"
+    assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
+    failed = subprocess.run([*script, "raise SystemExit(3)"], check=False, timeout=60)
+    assert failed.returncode == 3
 
 
 def test_quickstart_example_runs_as_printed(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ UsageError: Any = typer.BadParameter.__bases__[0]
 SUMMARY = "Forebay: a durable, tiered queue in front of Spark data pipelines."
 EXAMPLES = (
     ("forebay demo", "see it work, in a throw-away directory"),
-    ("forebay serve", "queues on http://127.0.0.1:6632"),
+    ("forebay serve", "queues on port 6632, data in forebay-data"),
     ("forebay push orders '{\"id\": 7}'", "then `forebay pop orders@billing`"),
     ("forebay up -c forebay.yaml", "the same, and the flows of the file on Spark"),
     ("forebay config show --profile performance", "what would be in effect, and why"),

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from forebay.broker.encryption import Cipher
-from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.messages import FAILED, UNKNOWN, Pushed, PushItem
 from forebay.clock import Clock
 from forebay.commitlog.filesystem import File
 from forebay.errors import AppendFailed, StoreUnavailable
@@ -248,6 +248,7 @@ class Drainer:
         try:
             items = [item_of(event, self._cipher) for event in events]
             pushed = await self._push(items)
+            _check_stored(pushed)
         except (StoreUnavailable, AppendFailed):
             raise
         except TimeoutError as error:
@@ -262,6 +263,13 @@ class Drainer:
     def _release(self, waiting: Sequence[Waiting]) -> None:
         self._settled.update([one.span for one in waiting])
         self.lane.backlog.remove([(one.event.queue, one.event.partition) for one in waiting if one.is_counted])
+
+
+def _check_stored(pushed: Sequence[Pushed]) -> None:
+    """A push to many queues may be stored in part: then all of it comes again, and its ids tell what is there."""
+    failed = [one for one in pushed if one.status in (FAILED, UNKNOWN)]
+    if failed:
+        raise StoreUnavailable(f"{len(failed)} of {len(pushed)} buffered messages are not stored: {failed[0].receipt}")
 
 
 def _next(read: Iterator[Chunk]) -> Chunk | None:

@@ -35,6 +35,8 @@ REFUSED_PUSHES = 2
 
 ACTIVE = "failover.buf"
 PROCESSING = "failover_processing.buf"
+ACTIVE_QOS0 = "qos0.buf"
+PROCESSING_QOS0 = "qos0_processing.buf"
 
 
 class Point(NamedTuple):
@@ -79,6 +81,18 @@ def is_note(source: Path, target: Path) -> bool:
     return target.suffix == ".pos"
 
 
+def is_active_qos0(file: File, data: bytes, start: int, path: Path) -> bool:
+    return path.name == ACTIVE_QOS0
+
+
+def is_processing_qos0(path: Path) -> bool:
+    return path.name == PROCESSING_QOS0
+
+
+def is_rotation_of_qos0(source: Path, target: Path) -> bool:
+    return source.name == ACTIVE_QOS0
+
+
 BEFORE, AFTER = False, True
 
 POINTS = {
@@ -87,6 +101,11 @@ POINTS = {
     "append-half-written": Point(buffer_directory, "write_or_take_back", BEFORE, is_active, half_a_write),
     "append-before-sync": Point(buffer_directory, "write_or_take_back", AFTER, is_active),
     "append-before-answer": Point(BufferDirectory, "append", AFTER, is_failover),
+    "qos0-half-written": Point(buffer_directory, "write_or_take_back", BEFORE, is_active_qos0, half_a_write),
+    "qos0-before-answer": Point(buffer_directory, "write_or_take_back", AFTER, is_active_qos0),
+    "qos0-before-rename": Point(RealFilesystem, "replace", BEFORE, is_rotation_of_qos0),
+    "qos0-before-note": Point(BufferKeeper, "_push_chunk", AFTER),
+    "qos0-before-remove": Point(BufferDirectory, "remove", BEFORE, is_processing_qos0),
     "rotate-before-rename": Point(RealFilesystem, "replace", BEFORE, is_rotation),
     "rotate-before-directory-sync": Point(RealFilesystem, "replace", AFTER, is_rotation),
     "rotate-done": Point(BufferDirectory, "rotate", AFTER, is_failover),

@@ -23,7 +23,7 @@ SUMMARY = Switch("summary", False, "Answer with a summary instead of one entry p
 
 
 async def push(service: Service, request: Request) -> Answer:
-    """Store messages, all or none, and answer when they are as durable as their receipts say."""
+    """Store messages and answer when they are as durable as their receipts say: all or none, or item by item."""
     items, size, buffer_ms, buffer_max = await _read(request)
     is_qos0 = service.intake is not None and (buffer_ms is not None or buffer_max is not None)
     pushed: Sequence[Pushed] = ()

@@ -16,10 +16,11 @@ from fixtures.store_steps import answer, configure, ids, item, push, take, taken
 from forebay.broker.messages import Popped, Pushed
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.broker.stores.embedded import arrivals as arrivals_module
+from forebay.broker.stores.embedded import store as store_module
 from forebay.broker.stores.embedded.database import CommitFailed, Database
 from forebay.broker.stores.embedded.engine import BROKEN_MAX
 from forebay.commitlog.filesystem import RealFilesystem
-from forebay.errors import DiskFull, RangeGone, StoreUnavailable, TooManyOpenFiles, Transient
+from forebay.errors import AppendFailed, DiskFull, RangeGone, StoreUnavailable, TooManyOpenFiles, Transient
 from forebay.model.queue import QueueOptions
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, Operation, Plan, nth
 
@@ -130,6 +131,22 @@ async def test_what_was_written_before_a_failed_record_is_told_as_stored(
     # Sent again under the same ids, as an unknown outcome asks for: each of them is there once.
     assert [pushed.status for pushed in await push(store, "c", "d")] == ["duplicate", "queued"]
     assert await taken_ids(store) == ["d"]
+
+
+async def test_push_to_many_queues_is_answered_item_by_item(
+    store: EmbeddedStore, disk: FaultyFilesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "QUEUES_PUSHED_AT_ONCE_MAX", 2)
+    items = [item("x", queue=f"q{n}") for n in (0, 1, 2, 3, 0)]
+    assert [pushed.status for pushed in await store.push(items)] == ["queued"] * 4 + ["duplicate"]
+    items = [item("y", queue=f"q{n}") for n in (0, 1, 2, 3, 4)]
+    disk.plan = nth("sync", 3, Fail(errno.EIO), path_ends=".data")
+    assert [pushed.status for pushed in await store.push(items)] == ["queued", "queued", "failed", "failed", "queued"]
+    disk.plan = nth("sync", 1, Fail(errno.EIO), path_ends=".data")
+    with pytest.raises(AppendFailed):
+        await store.push([item("z", queue=f"q{n}") for n in range(5)])
+    disk.plan = lambda operation: None
+    assert [await taken_ids(store, queue=f"q{n}") for n in range(5)] == [["x", "y"]] * 2 + [["x"]] * 2 + [["y"]]
 
 
 # --- commits that are not confirmed ---

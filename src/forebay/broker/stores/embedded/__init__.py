@@ -19,6 +19,7 @@ updates, and the cost of a commit is shared.
 | a push that was answered      | yes                       | yes: the log was synced                                |
 | a transaction answered        | yes                       | yes: its SQLite commit is synced                       |
 | an ack, a lease, a cursor     | yes                       | all but the last moments: those messages come again    |
+| where a new group begins      | yes                       | yes: synced, unless it begins with the first message   |
 | configure, seek, delete       | yes                       | yes: synced                                            |
 | a stage, a commit, an abort   | yes                       | yes: file and SQLite commit are synced                 |
 
@@ -31,14 +32,23 @@ messages and nothing else: whatever meets it notes it as lost and goes on behind
 and logs (`reconciling`); a log whose end is missing goes on behind the last seq that was ever given out. What is
 lost is told in the server's log, its metrics, `/readyz`, `/api/v1/status/lost` and `forebay audit`, to the seq.
 
-**A cycle that cannot be committed** happened to nobody: everybody in it is told so, and memory is made again from the
-database, at once or before the next cycle. What it appended to the logs may count later: its push was told that its
-outcome is unknown.
+**A cycle that cannot be committed** happened to no request as far as this process knows: all of them are told so, and
+memory is made again from the database, at once or before the next cycle. Where it was the commit itself that SQLite did
+not confirm, a kill may bring it back until another commit has overwritten it: its requests are told that their outcome
+is unknown. So is a push, always: what it appended to the logs may count later.
 
-**A call that breaks**, by an exception that nobody expects, is left out of its cycle. All of it is rolled back, memory
-is made again, and the others are done again: they notice nothing. Pushes that were appended are not appended twice: the
-index catches up with them. If it is the pushes that break, they break together. A cycle in which one call after another
-breaks is one that cannot be committed.
+**A call that breaks**, by an exception that is not expected, or that is refused after it has changed something, is left
+out of its cycle. All of it is rolled back, memory is made again, and the others are done again: they notice nothing.
+Pushes that were appended are not appended twice: the index catches up with them. Pushes to one queue break together,
+and no others with them; a queue that cannot be made breaks nothing, and leaves no directory. A cycle in which one call
+after another breaks is one that cannot be committed.
+
+**No request holds up others for long**, whatever the number of queues, partitions and groups (100 ms of the thread's
+time at the most). Figures of queues and groups are counted by SQLite in another thread (`figures`), and so is what a
+group's first pop has to do (`ready`). Retention is planned there and carried out in small turns, as are clearing,
+seeking, and removing what a deleted queue has left (`retention_plan`, `purging`). What waits in a queue with a limit is
+counted once, in turns, and kept as it changes (`waiting_count`). A push to more than 64 queues is stored in turns and
+answered item by item.
 
 **A deleted message** stays in the log, which is never rewritten: a row says that it is gone, and everything that reads
 respects the row. Its bytes leave the disk with their segment, and the row leaves with them.

@@ -13,7 +13,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from forebay.broker.overview import SeekTarget
 from forebay.broker.push_run import QUEUED
 from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.answering import Answering
@@ -27,6 +26,7 @@ from forebay.broker.stores.embedded.letters import DeadLetters
 from forebay.broker.stores.embedded.losses import Losses
 from forebay.broker.stores.embedded.overview import Overview
 from forebay.broker.stores.embedded.popping import Popper
+from forebay.broker.stores.embedded.purging import Purger
 from forebay.broker.stores.embedded.pushing import PushBroken, Pusher, Request
 from forebay.broker.stores.embedded.queues import Queues
 from forebay.broker.stores.embedded.reading import ReadableQueue
@@ -88,6 +88,7 @@ class Engine:
         self.retention = Retention(self.database, self.queues, self._index, self.popper, self.answering.freed)
         self.expiring = Expiring(self.database, self.queues)
         self._pusher = Pusher(self.queues, self._index, clock, self.database)
+        self.purger = Purger(self.database, self._index.tags)
         self.traces = Traces(self.database, self.queues, clock)
         self.stages = Stages(directory, self.database, clock)
         committer = StageCommitter(
@@ -245,11 +246,6 @@ class Engine:
             if queue is not None
         ]
 
-    def delete_queue(self, name: str) -> bool:
-        if name in self.queues.by_name:
-            self._index.tags.forget(self.queues.by_name[name])
-        return self.overview.delete(name)
-
     def note_damage(self, queue_id: int, damage: Sequence[DamagedRange]) -> None:
         """What a reader beside the store's thread could not read."""
         queue = self.queues.by_id.get(queue_id)
@@ -257,8 +253,8 @@ class Engine:
             for found in damage:
                 self.losses.note(queue, found)
 
-    def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
-        moved = self.overview.seek(group, self.queues.existing(queue), partition, target)
+    def seek(self, group: str, queue: str, partition: str | None, seq: int, after: int) -> tuple[int, int | None]:
+        moved = self.overview.seek(group, self.queues.existing(queue), partition, seq, after)
         self.answering.freed.add(queue)
         return moved
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from forebay.broker.overview import GroupLag, QueueStatus
 from forebay.broker.stores.embedded.partition_lag import Lag, PartitionLag
+from forebay.broker.stores.embedded.popping import PARTITIONS_BEHIND, ListToMake
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
 from forebay.broker.stores.embedded.records import StoredRecord
 from forebay.errors import ForebayError
@@ -133,6 +135,13 @@ class Figures:
             leased=lag.leased,
             last_active_us=max(group.last_active_us, queue.last_active_us.get(group.group_id, 0)),
         )
+
+
+def partitions_behind(database: Path, wanted: ListToMake) -> list[int]:
+    """Partitions with messages that the group has not finished, as far as they are in the database."""
+    uri = f"{database.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        return [number for (number,) in connection.execute(PARTITIONS_BEHIND, wanted._asdict()).fetchall()]
 
 
 def _created_us(queue: CountedQueue, seq: int) -> int:

@@ -20,7 +20,7 @@ _COLUMNS = (
     "d.transaction_id, d.trace_id, d.headers, d.payload, d.flags, d.created_us"
 )
 
-_LETTERS = "dead_letters d JOIN partitions p ON p.id = d.partition_id"
+_LETTERS = "dead_letters d JOIN partitions p ON p.id = d.partition_id JOIN queues q ON q.id = p.queue_id"
 PIECE_LETTERS_MAX = 500
 """Removed or pushed again in one cycle of the store."""
 

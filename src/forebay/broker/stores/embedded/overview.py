@@ -7,9 +7,9 @@ from itertools import islice
 
 from forebay.broker.delivery import DeliveryState
 from forebay.broker.messages import Message
-from forebay.broker.overview import PartitionStatus, SeekTarget
+from forebay.broker.overview import PartitionStatus
 from forebay.broker.stores.embedded.database import Database
-from forebay.broker.stores.embedded.fetching import message_of, seq_before
+from forebay.broker.stores.embedded.fetching import message_of
 from forebay.broker.stores.embedded.index import MessageIndex, Partition
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
@@ -18,6 +18,8 @@ from forebay.clock import Clock
 
 _SECOND_US = 1_000_000
 _BLOCKS_AT_ONCE = 64
+SEEK_PARTITIONS_MAX = 10_000
+"""Set to another seq before others get their turn."""
 
 
 class Overview:
@@ -38,29 +40,18 @@ class Overview:
         )
         return [PartitionStatus(name, queue.wire_id(number), *rest) for name, number, *rest in rows]
 
-    def delete(self, name: str) -> bool:
-        """Take the queue out of the database; its log is removed when that is committed. False when there is none."""
+    def delete(self, name: str) -> int | None:
+        """Take the queue out of the database; its log is removed when that is committed. None when there is none.
+
+        Returns its number: what belonged to it is waste from now on (`purging`).
+        """
         queue = self._queues.by_name.get(name)
         if queue is None:
-            return False
-        mine = "IN (SELECT id FROM partitions WHERE queue_id = ?)"
-        for statement in (
-            f"DELETE FROM trace_names WHERE trace_id IN (SELECT id FROM traces WHERE partition_id {mine})",
-            f"DELETE FROM traces WHERE partition_id {mine}",
-            f"DELETE FROM blocks WHERE partition_id {mine}",
-            f"DELETE FROM transaction_ids WHERE partition_id {mine}",
-            f"DELETE FROM deleted_messages WHERE partition_id {mine}",
-            f"DELETE FROM states WHERE partition_id {mine}",
-            "DELETE FROM dead_letters WHERE queue_id = ?",
-            "DELETE FROM lost_messages WHERE queue_id = ?",
-            "DELETE FROM groups WHERE queue_id = ?",
-            "DELETE FROM removed_partitions WHERE queue_id = ?",
-            "DELETE FROM partitions WHERE queue_id = ?",
-            "DELETE FROM queues WHERE id = ?",
-        ):
-            self._database.do(statement, (queue.queue_id,))
+            return None
+        self._database.do("DELETE FROM groups WHERE queue_id = ?", (queue.queue_id,))
+        self._database.do("DELETE FROM queues WHERE id = ?", (queue.queue_id,))
         self._queues.forget(name)
-        return True
+        return queue.queue_id
 
     # --- messages ---
 
@@ -81,12 +72,13 @@ class Overview:
 
     def _walk(self, queue: OpenQueue, from_seq: int) -> Iterator[Message]:
         """Every message that counts, in the order of the log."""
-        floors = dict(self._database.all("SELECT id, floor_seq FROM partitions WHERE queue_id = ?", (queue.queue_id,)))
+        floors: dict[int, int] = {}
         deleted = {
             seq
             for (seq,) in self._database.all(
-                "SELECT d.seq FROM deleted_messages d JOIN partitions p ON p.id = d.partition_id WHERE p.queue_id = ?",
-                (queue.queue_id,),
+                "SELECT d.seq FROM deleted_messages d JOIN partitions p ON p.id = d.partition_id "
+                "WHERE p.queue_id = ? AND d.seq >= ?",
+                (queue.queue_id, from_seq),
             )
         }
         records = queue.log.read_records(max(from_seq, queue.log.first_seq), on_damage=self._index.on_damage(queue))
@@ -98,6 +90,8 @@ class Overview:
                 number, seq = queue.partitions.get(name), stored.first_seq + place
                 if number is None:
                     continue  # it was removed, being empty
+                if number not in floors:
+                    floors[number] = self._popper.states.partition(number).floor_seq
                 if seq > max(from_seq - 1, floors[number]) and seq not in deleted:
                     yield message_of(queue, number, stored, place)
 
@@ -159,17 +153,22 @@ class Overview:
 
     # --- groups ---
 
-    def seek(self, name: str, queue: OpenQueue, partition: str | None, target: SeekTarget) -> int:
+    def seek(self, name: str, queue: OpenQueue, partition: str | None, seq: int, after: int) -> tuple[int, int | None]:
+        """Set the group's cursors before the seq, on some partitions with numbers above `after`.
+
+        Returns on how many, and the number to go on from, if there may be others.
+        """
         group = queue.groups.get(name) or self._popper.add_group(queue, name, "all", 0, 0)
-        chosen = queue.partitions if partition is None else queue.partitions.keys() & {partition}
-        cursor = queue.log.next_seq - 1
-        if target.seq is not None:
-            cursor = max(target.seq - 1, 0)
-        elif target.time_us is not None:
-            cursor = seq_before(queue.log, target.time_us)
-        self._popper.states.save_all(group, queue, partition, DeliveryState(cursor))
-        group.ready = queue.waiting = None
-        return len(chosen)
+        numbers = self._database.all(
+            "SELECT id FROM partitions NOT INDEXED WHERE id > ?1 AND queue_id = ?2 AND (?3 IS NULL OR name = ?3) "
+            "ORDER BY id LIMIT ?4",
+            (after, queue.queue_id, partition, SEEK_PARTITIONS_MAX),
+        )
+        if numbers:
+            state = DeliveryState(max(seq - 1, 0))
+            self._popper.states.save_all(group, queue, partition, (after + 1, numbers[-1][0]), state)
+            group.ready = queue.waiting = None
+        return len(numbers), numbers[-1][0] if len(numbers) == SEEK_PARTITIONS_MAX else None
 
     def delete_group(self, name: str, queue: str | None) -> int:
         known = 0

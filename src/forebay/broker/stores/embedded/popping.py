@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -31,6 +33,18 @@ BURIED_MAX = 5_000
 turn, and the pop goes on behind them."""
 CUT_SHORT = Popped("", [], 0)
 """Of a pop that has only buried messages so far: ask again."""
+
+
+PARTITIONS_LISTED_AT_ONCE_MAX = 5_000
+"""Of a queue with more, the list of those that have something for a group is made beside the store's thread."""
+PARTITIONS_BEHIND = files("forebay.broker.sql").joinpath("embedded", "partitions_behind.sql").read_text()
+
+
+class ListToMake(NamedTuple):
+    queue_id: int
+    group: str
+    group_id: int
+    start_seq: int
 
 
 class Popper:
@@ -137,17 +151,32 @@ class Popper:
 
     def ready(self, queue: OpenQueue, group: Group) -> ReadyList:
         if group.ready is None:
-            group.ready = ReadyList(self.numbers_behind(queue, group))
+            group.ready = ReadyList(self._numbers_behind(queue, group))
         return group.ready
 
-    def numbers_behind(self, queue: OpenQueue, group: Group) -> list[int]:
+    def _numbers_behind(self, queue: OpenQueue, group: Group) -> list[int]:
         """Partitions with messages that the group has not finished; those that got theirs first come first."""
-        rows = self._database.all(
-            "SELECT p.id FROM partitions p LEFT JOIN states s ON s.partition_id = p.id AND s.group_id = ? "
-            "WHERE p.queue_id = ? AND p.last_seq > max(coalesce(s.cursor_seq, ?), p.floor_seq) ORDER BY p.last_seq",
-            (group.group_id, queue.queue_id, group.start_seq),
-        )
-        return [number for (number,) in rows]
+        values = {"group_id": group.group_id, "queue_id": queue.queue_id, "start_seq": group.start_seq}
+        return [number for (number,) in self._database.execute(PARTITIONS_BEHIND, values)]
+
+    def begin_lists(self, request: PopRequest) -> list[ListToMake]:
+        """Lists that the pop needs and that take long to make: begun, so that they miss nothing from now on."""
+        lists = []
+        for queue in self._chosen(request):
+            if len(queue.partitions) > PARTITIONS_LISTED_AT_ONCE_MAX:
+                group = self._joined(queue, request)
+                if group.ready is None:
+                    group.ready = ReadyList((), is_whole=False)
+                if not group.ready.is_whole:
+                    lists.append(ListToMake(queue.queue_id, group.name, group.group_id, group.start_seq))
+        return lists
+
+    def end_list(self, made: ListToMake, partitions: Sequence[int]) -> None:
+        """Here is what a list has to have that was begun."""
+        queue = self._queues.by_id.get(made.queue_id)
+        group = queue.groups.get(made.group) if queue is not None else None
+        if group is not None and group.ready is not None and group.group_id == made.group_id:
+            group.ready.join(partitions)
 
     def _claim(
         self, queue: OpenQueue, group: Group, partition_id: int, request: PopRequest, lease_id: str

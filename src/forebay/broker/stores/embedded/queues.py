@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from forebay.broker.messages import PushItem
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.ready import ReadyList
 from forebay.broker.stores.embedded.waiting_count import WaitingCount
@@ -185,6 +187,11 @@ class Queues:
             raise
         self._made.append((queue, None))
         return queue
+
+    def make_all(self, items: Sequence[PushItem]) -> None:
+        """The queues of these messages."""
+        for item in items:
+            self.made(item.queue, item.namespace, item.task)
 
     def _not_made(self, name: str, error: LogUnopenable | OSError) -> Transient:
         cause = error if isinstance(error, OSError) else error.__cause__

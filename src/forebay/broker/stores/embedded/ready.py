@@ -14,15 +14,22 @@ from collections.abc import Iterable
 class ReadyList:
     """Partitions in the order in which they became ready: first come, first served, so none is starved."""
 
-    __slots__ = ("_asleep", "_last_us", "_ready", "_wakes")
+    __slots__ = ("_asleep", "_last_us", "_ready", "_wakes", "is_whole")
 
-    def __init__(self, partitions: Iterable[int]) -> None:
+    def __init__(self, partitions: Iterable[int], *, is_whole: bool = True) -> None:
+        self.is_whole = is_whole
+        """False: what the database says is still to come (`join`)."""
         self._ready = dict.fromkeys(partitions)
         self._asleep: dict[int, int] = {}
         """Partition and when it wakes."""
         self._wakes: list[tuple[int, int]] = []
         """The same as a heap; entries that the dictionary no longer confirms are stale."""
         self._last_us = 0
+
+    def join(self, partitions: Iterable[int]) -> None:
+        """Those that had something when the list was begun; of those that it knows already, what it knows counts."""
+        self._ready = dict.fromkeys(number for number in partitions if number not in self._asleep) | self._ready
+        self.is_whole = True
 
     def first(self, now_us: int) -> int | None:
         """The partition to try next; the caller tells what became of it by one of the methods below."""

@@ -10,7 +10,7 @@ partitions of the queue, in pieces: between two of them the store's thread does 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from forebay.broker.stores.embedded.database import Database
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 PIECE_MESSAGES_MAX = 20_000
 """How many messages are looked at before others get their turn."""
-PIECE_PARTITIONS_MAX = 1_000
+PIECE_PARTITIONS_MAX = 300
 """Of how many partitions some are removed before others get their turn."""
 
 
@@ -42,9 +42,9 @@ class _Share:
 class _Walk:
     """Goes through a log once for all partitions, for as long as others can wait."""
 
-    def __init__(self, spans: Mapping[int, Span], deleted: Collection[int], from_seq: int) -> None:
-        self._by_name = {span.partition: (number, span) for number, span in spans.items()}
-        self._end_seq = max(span.last_seq for span in spans.values())
+    def __init__(self, plan: Plan, deleted: Collection[int], from_seq: int) -> None:
+        self._spans = plan.spans
+        self._end_seq = plan.end_seq
         self._deleted = deleted
         self.next_seq: int | None = from_seq
         """Where the next walk has to begin; None when this one came to the end."""
@@ -71,8 +71,9 @@ class _Walk:
         sizes = record.payload_sizes()
         for place, name in enumerate(record.partitions):
             seq = record.first_seq + place
-            number, span = self._by_name.get(name, _NOTHING)
+            span = self._spans.get(name, _NOTHING)
             if seq >= start and span.first_seq <= seq <= span.last_seq:
+                number = span.number
                 if number not in self.found and len(self.found) >= PIECE_PARTITIONS_MAX:
                     return seq
                 share = self.found.setdefault(number, _Share())
@@ -84,7 +85,7 @@ class _Walk:
         return None
 
 
-_NOTHING = 0, Span("", 1, 0)
+_NOTHING = Span(0, 1, 0)
 
 
 def _is_limited(options: QueueOptions) -> bool:
@@ -123,7 +124,7 @@ class Retention:
         queue = self._queues.by_id.get(plan.queue_id)
         if queue is None or not plan.spans:
             return 0, None
-        walk = _Walk(plan.spans, self._deleted(queue), from_seq)
+        walk = _Walk(plan, self._deleted(queue), from_seq)
         walk.through(self._records(queue, from_seq))
         removed = 0
         for number, share in walk.found.items():

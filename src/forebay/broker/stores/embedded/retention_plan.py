@@ -26,17 +26,23 @@ _EMPTY = _SQL.joinpath("empty_partitions.sql").read_text()
 class Span(NamedTuple):
     """What is to be removed of a partition: its messages from one seq to another."""
 
-    partition: str
+    number: int
     first_seq: int
     last_seq: int
 
 
 class Plan(NamedTuple):
     queue_id: int
-    spans: dict[int, Span]
-    """By the number of the partition."""
+    spans: dict[str, Span]
+    """By the name of the partition."""
     old_seq: int
     """Messages up to here go in any case; others only if every group has finished them."""
+    end_seq: int
+    """The last one of all."""
+
+
+def _plan(queue: ReadableQueue, spans: dict[str, Span], old_seq: int) -> Plan:
+    return Plan(queue.queue_id, spans, old_seq, max((span.last_seq for span in spans.values()), default=0))
 
 
 class Planner:
@@ -71,15 +77,15 @@ class Planner:
                 done_seq = seq_before(queue.log, cutoff_us, first, last)
         chosen = f"SELECT * FROM ({_FRONTS}) WHERE first_seq <= max(:old_seq, min(done_seq, :done_seq))"
         rows = self._execute(chosen, **values, old_seq=old_seq, done_seq=done_seq)
-        spans = {number: Span(name, first, max(old_seq, min(done, done_seq))) for number, name, first, done in rows}
-        return Plan(queue.queue_id, spans, old_seq)
+        spans = {name: Span(number, first, max(old_seq, min(done, done_seq))) for number, name, first, done in rows}
+        return _plan(queue, spans, old_seq)
 
     def everything(self, queue: ReadableQueue, partition: str | None) -> Plan:
         """All that the queue, or one partition of it, holds now."""
         rows = self._execute(_FRONTS, queue_id=queue.queue_id, partition=partition, is_done_wanted=False)
         last_seq = queue.next_seq - 1
-        spans = {number: Span(name, first, last_seq) for number, name, first, _ in rows if first <= last_seq}
-        return Plan(queue.queue_id, spans, last_seq)
+        spans = {name: Span(number, first, last_seq) for number, name, first, _ in rows if first <= last_seq}
+        return _plan(queue, spans, last_seq)
 
     def first_needed(self, queue: ReadableQueue) -> int:
         """The first seq of all records that hold something that is kept."""

@@ -97,12 +97,15 @@ class States:
     def save(self, group: Group, partition_id: int, state: DeliveryState) -> None:
         self.save_encoded(group, partition_id, state, delivery.encode_state(state))
 
-    def save_all(self, group: Group, queue: OpenQueue, partition: str | None, state: DeliveryState) -> None:
-        """The same state for all partitions of the queue, or for one of them, in one statement."""
+    def save_all(
+        self, group: Group, queue: OpenQueue, partition: str | None, numbers: tuple[int, int], state: DeliveryState
+    ) -> None:
+        """The same state for all partitions of the queue between those numbers, or for one of them."""
         self._database.do(
             "INSERT OR REPLACE INTO states (group_id, partition_id, cursor_seq, lease_id, state, has_pending) "
-            "SELECT ?1, id, ?2, '', ?3, 0 FROM partitions WHERE queue_id = ?4 AND (?5 IS NULL OR name = ?5)",
-            (group.group_id, state.cursor_seq, delivery.encode_state(state), queue.queue_id, partition),
+            "SELECT ?1, id, ?2, '', ?3, 0 FROM partitions NOT INDEXED WHERE id BETWEEN ?6 AND ?7 "
+            "AND queue_id = ?4 AND (?5 IS NULL OR name = ?5)",
+            (group.group_id, state.cursor_seq, delivery.encode_state(state), queue.queue_id, partition, *numbers),
         )
 
     def save_encoded(self, group: Group, partition_id: int, state: DeliveryState | FreshLease, encoded: bytes) -> None:

@@ -15,6 +15,8 @@ from forebay.broker.arrow.staged_rows import check_sealed, size_of
 from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
 from forebay.broker.messages import (
     ANSWER_BYTES_MAX,
+    FAILED,
+    UNKNOWN,
     Acknowledged,
     Acknowledgement,
     Completed,
@@ -39,8 +41,8 @@ from forebay.broker.push_run import PushRun
 from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
 from forebay.broker.stores.embedded.engine import Engine
-from forebay.broker.stores.embedded.figures import Figures
-from forebay.broker.stores.embedded.popping import CUT_SHORT
+from forebay.broker.stores.embedded.figures import Figures, partitions_behind
+from forebay.broker.stores.embedded.popping import CUT_SHORT, PARTITIONS_LISTED_AT_ONCE_MAX
 from forebay.broker.stores.embedded.pushing import Request
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
 from forebay.broker.stores.embedded.retention_plan import Plan, Planner
@@ -49,13 +51,18 @@ from forebay.broker.stores.embedded.work_line import WorkLine
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import LogOptions
 from forebay.commitlog.filesystem import Filesystem, RealFilesystem
-from forebay.errors import Permanent, StoreUnavailable, TooManyOpenFiles
+from forebay.errors import ForebayError, Permanent, StoreUnavailable, TooManyOpenFiles
 from forebay.model.queue import Queue, QueueOptions
 
 T = TypeVar("T")
 _SECOND_US = 1_000_000
 
 logger = logging.getLogger(__name__)
+
+QUEUES_MADE_AT_ONCE_MAX = 8
+"""By one request, in one cycle: each takes the disk some milliseconds."""
+QUEUES_PUSHED_AT_ONCE_MAX = 64
+"""By one request, in one cycle: each takes a sync of its own."""
 
 
 class EmbeddedStore:
@@ -122,7 +129,15 @@ class EmbeddedStore:
         return await self._call(lambda: engine.overview.partitions(engine.queues.existing(queue), limit, offset))
 
     async def delete_queue(self, name: str) -> bool:
-        return await self._call(lambda: self._engine.delete_queue(name), synced=True)
+        queue_id = await self._call(lambda: self._engine.overview.delete(name), synced=True)
+        if queue_id is not None:
+            await self._purge(queue_id)
+        return queue_id is not None
+
+    async def _purge(self, queue_id: int) -> None:
+        """Remove what a deleted queue has left behind, in turns."""
+        while not await self._call(partial(self._engine.purger.purge, queue_id)):
+            pass
 
     # --- messages in and out ---
 
@@ -145,18 +160,63 @@ class EmbeddedStore:
                 continue  # in another cycle, so that others get their turn
 
     async def _push_to_several(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        if not items:
-            return []
-        outcome = await self._call(
-            lambda: self._engine.transactions.transact(items, (), duplicates_abort=False), synced=True
-        )
-        return outcome.pushed
+        """As a whole, up to so many queues; what goes to more is stored in turns, and answered item by item."""
+        queues = list(dict.fromkeys(item.queue for item in items))
+        await self._make_queues(items)
+        pushed: dict[int, Pushed] = {}
+        for start in range(0, len(queues), QUEUES_PUSHED_AT_ONCE_MAX):
+            chosen = set(queues[start : start + QUEUES_PUSHED_AT_ONCE_MAX])
+            places = [place for place, item in enumerate(items) if item.queue in chosen]
+            transact = self._engine.transactions.transact
+            try:
+                outcome = await self._call(
+                    partial(transact, [items[place] for place in places], (), duplicates_abort=False), synced=True
+                )
+            except ForebayError as error:
+                if not pushed:
+                    raise
+                is_unknown = isinstance(error, StoreUnavailable) and error.is_outcome_unknown
+                failed = Pushed(UNKNOWN if is_unknown else FAILED, 0, "", str(error))
+                pushed.update(dict.fromkeys(places, failed))
+            else:
+                pushed.update(zip(places, outcome.pushed, strict=True))
+        return [pushed[place] for place in range(len(items))]
+
+    async def _make_queues(self, items: Sequence[PushItem]) -> None:
+        """Where many queues are to be made, make them first, in turns: each takes the disk some milliseconds."""
+        known = self._engine.queues.by_name
+        missing = list({item.queue: item for item in items if item.queue not in known}.values())
+        if len(missing) <= QUEUES_MADE_AT_ONCE_MAX:
+            return
+        for start in range(0, len(missing), QUEUES_MADE_AT_ONCE_MAX):
+            some = missing[start : start + QUEUES_MADE_AT_ONCE_MAX]
+            await self._call(partial(self._engine.queues.make_all, some), synced=True)
 
     async def pop(self, request: PopRequest) -> Popped:
+        if self._needs_lists(request):
+            await self._make_lists(request)
         popped = CUT_SHORT
         while popped is CUT_SHORT:  # in another cycle, so that others get their turn
             popped = await self._call(lambda: self._engine.popper.pop(request), synced=self._makes_group(request))
         return popped
+
+    def _needs_lists(self, request: PopRequest) -> bool:
+        queues = self._engine.queues
+        chosen = [queues.by_name.get(request.queue)] if request.queue else list(queues.by_id.values())
+        for queue in chosen:
+            if queue is not None and len(queue.partitions) > PARTITIONS_LISTED_AT_ONCE_MAX:
+                group = queue.groups.get(request.group)
+                if group is None or group.ready is None or not group.ready.is_whole:
+                    return True
+        return False
+
+    async def _make_lists(self, request: PopRequest) -> None:
+        """What takes long of a group's first pop since the start, beside the store's thread."""
+        synced = self._makes_group(request)
+        lists = await self._call(lambda: self._engine.popper.begin_lists(request), synced=synced)
+        for each in lists:
+            numbers = await asyncio.to_thread(partitions_behind, self._directory / DATABASE_FILE, each)
+            await self._call(partial(self._engine.popper.end_list, each, numbers))
 
     def _makes_group(self, request: PopRequest) -> bool:
         """Whether the pop decides where a group begins: what is pushed after its answer must be the group's."""
@@ -184,6 +244,7 @@ class EmbeddedStore:
     async def transact(
         self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
     ) -> TransactionOutcome:
+        await self._make_queues(pushes)
         return await self._call(
             lambda: self._engine.transactions.transact(pushes, acknowledgements, duplicates_abort=True), synced=True
         )
@@ -204,7 +265,16 @@ class EmbeddedStore:
         return await asyncio.to_thread(counted) if queues else []
 
     async def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
-        return await self._call(lambda: self._engine.seek(group, queue, partition, target), synced=True)
+        bounds = await self.bounds(queue, target.time_us)
+        seq = bounds.next_seq if target.to_end else target.seq if target.seq is not None else bounds.seq_at_time
+        total = 0
+        after: int | None = 0
+        while after is not None:
+            moved, after = await self._call(
+                partial(self._engine.seek, group, queue, partition, seq or 0, after), synced=True
+            )
+            total += moved
+        return total
 
     async def delete_group(self, group: str, queue: str | None) -> int:
         return await self._call(lambda: self._engine.overview.delete_group(group, queue), synced=True)
@@ -293,6 +363,8 @@ class EmbeddedStore:
 
     async def apply_retention(self) -> int:
         total = 0
+        for queue_id in await self._call(self._engine.purger.waste):
+            await self._purge(queue_id)
         await self._call(self._engine.expiring.note_activity)
         for name in await self._call(self._engine.retention.queues):
             try:

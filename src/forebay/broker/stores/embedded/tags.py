@@ -59,16 +59,19 @@ class CommittedTags:
             "SELECT tag FROM tagged_records WHERE queue_id = ? AND last_seq < ? LIMIT ?",
             (queue.queue_id, queue.log.first_seq, PIECE_TAGS_MAX),
         )
-        self._remove(queue, gone)
+        self._remove(queue.queue_id, gone)
         return len(gone) == PIECE_TAGS_MAX
 
-    def forget(self, queue: OpenQueue) -> None:
-        """The queue is deleted."""
-        self._remove(queue, self._database.all("SELECT tag FROM tagged_records WHERE queue_id = ?", (queue.queue_id,)))
+    def forget_some(self, queue_id: int) -> bool:
+        """The queue is deleted: remove some of its tags; returns whether there may be others."""
+        statement = "SELECT tag FROM tagged_records WHERE queue_id = ? LIMIT ?"
+        gone = self._database.all(statement, (queue_id, PIECE_TAGS_MAX))
+        self._remove(queue_id, gone)
+        return len(gone) == PIECE_TAGS_MAX
 
-    def _remove(self, queue: OpenQueue, tags: Sequence[tuple[bytes]]) -> None:
+    def _remove(self, queue_id: int, tags: Sequence[tuple[bytes]]) -> None:
         self._database.many(
-            "DELETE FROM tagged_records WHERE tag = ? AND queue_id = ?", [(tag, queue.queue_id) for (tag,) in tags]
+            "DELETE FROM tagged_records WHERE tag = ? AND queue_id = ?", [(tag, queue_id) for (tag,) in tags]
         )
         self._database.many(
             "DELETE FROM committed_tags WHERE tag = ?1 AND NOT EXISTS (SELECT 1 FROM tagged_records WHERE tag = ?1)",

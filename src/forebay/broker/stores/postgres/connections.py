@@ -115,15 +115,15 @@ async def connect(url: str, settings: str = "") -> Connection:
 
 @contextlib.asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Connection]:
-    """A connection for one purpose."""
+    """A connection for one purpose. What it cannot be used for is `StoreUnavailable`, as when it cannot be made."""
     try:
         connection = await connect(url)
+        try:
+            yield connection
+        finally:
+            await connection.close()
     except AWAY as error:
         raise StoreUnavailable(f"PostgreSQL does not answer: {first_line(error)}") from error
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 async def rows(connection: Connection, text: bytes, values: dict[str, object] | None = None) -> list[Row]:

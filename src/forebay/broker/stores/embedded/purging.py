@@ -1,0 +1,69 @@
+"""What belonged to queues that were deleted: removed in turns, after the queue itself.
+
+A queue is deleted by its own row, in one synced commit: from then on nothing finds what belonged to it. The rest is
+waste, whose amount may be anything; a process that dies before all of it is gone leaves it to the next retention.
+"""
+
+from __future__ import annotations
+
+from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.tags import CommittedTags
+
+PIECE_ROWS_MAX = 5_000
+"""Removed before others get their turn."""
+PIECE_PARTITIONS_MAX = 300
+
+_OF_PARTITIONS = (
+    ("blocks", "first_seq"),
+    ("transaction_ids", "transaction_id"),
+    ("deleted_messages", "seq"),
+    ("states", "group_id"),
+    ("traces", "id"),
+)
+"""Tables of which a partition has rows, and what tells those apart."""
+_OF_QUEUES = (("dead_letters", "id"), ("lost_messages", "first_seq"), ("removed_partitions", "name"))
+
+
+class Purger:
+    def __init__(self, database: Database, tags: CommittedTags) -> None:
+        self._database = database
+        self._tags = tags
+        self._rows = 0
+
+    def waste(self) -> list[int]:
+        """Numbers of queues that are gone and have left something behind."""
+        tables = ("partitions", "tagged_records", *(table for table, _ in _OF_QUEUES))
+        found = (
+            f"SELECT DISTINCT queue_id FROM {table} WHERE queue_id NOT IN (SELECT id FROM queues)" for table in tables
+        )
+        return [number for (number,) in self._database.all(" UNION ".join(found))]
+
+    def purge(self, queue_id: int) -> bool:
+        """Remove some of what a deleted queue has left behind; returns whether that was all."""
+        self._rows = 0
+        partitions = self._database.all(
+            "SELECT id FROM partitions WHERE queue_id = ? LIMIT ?", (queue_id, PIECE_PARTITIONS_MAX)
+        )
+        for (number,) in partitions:
+            self._database.do(
+                "DELETE FROM trace_names WHERE trace_id IN (SELECT id FROM traces WHERE partition_id = ? LIMIT ?)",
+                (number, PIECE_ROWS_MAX),
+            )
+            for table, key in _OF_PARTITIONS:
+                if not self._is_emptied(table, "partition_id", number, key):
+                    return False
+            self._database.do("DELETE FROM partitions WHERE id = ?", (number,))
+        if len(partitions) == PIECE_PARTITIONS_MAX:
+            return False
+        if not all(self._is_emptied(table, "queue_id", queue_id, key) for table, key in _OF_QUEUES):
+            return False
+        return not self._tags.forget_some(queue_id)
+
+    def _is_emptied(self, table: str, owner: str, number: int, key: str) -> bool:
+        """Remove some of the owner's rows; False when others have to get their turn first."""
+        self._rows += self._database.do(
+            f"DELETE FROM {table} WHERE {owner} = ?1 AND {key} IN "
+            f"(SELECT {key} FROM {table} WHERE {owner} = ?1 LIMIT ?2)",
+            (number, PIECE_ROWS_MAX),
+        )
+        return self._rows < PIECE_ROWS_MAX
