@@ -1,10 +1,9 @@
--- Partitions that hold no message and got none since a time; all of them, or some that are given by number.
+-- Partitions that hold no message and got none since a time.
 SELECT p.id, p.queue_id, p.name, p.last_seq, p.pushed
 FROM partitions p
 JOIN queues q ON q.id = p.queue_id
 WHERE
-    (:numbers IS NULL OR p.id IN (SELECT value FROM json_each(:numbers)))
-    AND p.pushed = p.removed AND p.newest_us < :before_us
+    p.pushed = p.removed AND p.newest_us < :before_us
     AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.partition_id = p.id)
     AND NOT EXISTS (SELECT 1 FROM traces t WHERE t.partition_id = p.id)
     AND NOT EXISTS (SELECT 1 FROM lost_messages l WHERE l.queue_id = p.queue_id AND l.partition_id = p.id)

@@ -16,7 +16,7 @@ from importlib.resources import files
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.queues import Queues
 
-PIECE_ROWS_MAX = 2_000
+PIECE_ROWS_MAX = 1_000
 """Rows of groups, partitions and states that are removed before others get their turn."""
 _EMPTY = files("forebay.broker.sql").joinpath("embedded", "empty_partitions.sql").read_text()
 
@@ -69,7 +69,8 @@ class Expiring:
     def remove_partitions(self, numbers: Sequence[int], before_us: int) -> int:
         """Remove those that are still empty; returns how many."""
         values = {"numbers": json.dumps(numbers), "before_us": before_us}
-        found = self._database.execute(_EMPTY, values).fetchall()
+        statement = f"SELECT * FROM ({_EMPTY}) WHERE id IN (SELECT value FROM json_each(:numbers))"
+        found = self._database.execute(statement, values).fetchall()
         for number, queue_id, name, last_seq, pushed in found:
             for table in ("blocks", "transaction_ids", "deleted_messages", "states"):
                 self._database.do(f"DELETE FROM {table} WHERE partition_id = ?", (number,))

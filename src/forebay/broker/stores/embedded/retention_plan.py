@@ -112,6 +112,10 @@ class Planner:
     def empty_partitions(self, before_us: int) -> dict[int, list[int]]:
         """Numbers of partitions that hold no message and got none since a time, by queue."""
         found: dict[int, list[int]] = {}
-        for number, queue_id, *_ in self._execute(_EMPTY, numbers=None, before_us=before_us):
+        for number, queue_id, *_ in self._execute(_EMPTY, before_us=before_us):
             found.setdefault(queue_id, []).append(number)
         return found
+
+    def with_removed_partitions(self) -> list[int]:
+        """Queues of which removed partitions are remembered."""
+        return [queue_id for (queue_id,) in self._execute("SELECT DISTINCT queue_id FROM removed_partitions")]

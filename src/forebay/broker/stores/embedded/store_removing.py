@@ -115,7 +115,7 @@ class StoreRemoving(StoreCalls):
             for start in range(0, len(numbers), piece):
                 chosen = numbers[start : start + piece]
                 total += await self._call(partial(expiring.remove_partitions, chosen, before_us), synced=True)
-        for queue_id in list(self._engine.queues.by_id):
+        for queue_id in await asyncio.to_thread(self._planner().with_removed_partitions):
             while await self._call(partial(expiring.prune_removed, queue_id)):
                 pass
         return total
