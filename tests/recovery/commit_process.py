@@ -1,4 +1,4 @@
-"""Processes that commit a transaction or stages on either store, and kill themselves at one step.
+"""Processes that commit a transaction or stages, seek or delete on either store, and kill themselves at one step.
 
 One for each line `STORE OPERATION STEP` on standard input. STORE is a directory or the URL of a PostgreSQL. STEP is the
 number of the point at which it dies, or `sent`: COMMIT has left for the database, and its answer was not read. Points
@@ -21,11 +21,13 @@ import psycopg
 from fixtures.arrow_steps import commit, stage
 from fixtures.store_steps import answer, item, push, take
 from forebay.broker.delivery import DEAD
+from forebay.broker.overview import SeekTarget
 from forebay.broker.store import Store
 from forebay.broker.stores.embedded import EmbeddedStore, work_line
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.commitlog import CommitLog
+from forebay.model.queue import DEFAULT_GROUP
 from forebay.testing.fake_clock import FakeClock
 
 Operation = Coroutine[Any, Any, None]
@@ -55,7 +57,29 @@ async def stages(store: Store) -> Callable[[], Operation]:
     return commit_both
 
 
-OPERATIONS = {one.__name__: one for one in (transaction, stages)}
+async def seek(store: Store) -> Callable[[], Operation]:
+    await push(store, "a", "b", queue="left")
+    await push(store, "x", queue="right")
+    await take(store, 2, queue="left")
+
+    async def to_the_end() -> None:
+        assert await store.seek(DEFAULT_GROUP, "left", None, SeekTarget(to_end=True)) == 1
+
+    return to_the_end
+
+
+async def deletion(store: Store) -> Callable[[], Operation]:
+    await push(store, "a", "b", queue="left")
+    await push(store, "x", queue="right")
+    await take(store, 1, queue="right")
+
+    async def delete() -> None:
+        assert await store.delete_queue("right")
+
+    return delete
+
+
+OPERATIONS = {one.__name__: one for one in (transaction, stages, seek, deletion)}
 
 
 def tell(line: str) -> None:

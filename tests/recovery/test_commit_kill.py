@@ -1,4 +1,5 @@
-"""`kill -9` at every step of a transaction over queues and acks, and of a commit of stages, on both stores."""
+"""`kill -9` at every step of a transaction over queues and acks, a commit of stages, a seek and a deletion, on both
+stores."""
 
 from __future__ import annotations
 
@@ -32,6 +33,8 @@ NOTHING = {"left": ["a", "b"], "right": ["x"], "target": [], "dead": []}
 WHOLE = {
     "transaction": {"left": ["b"], "right": ["t2"], "target": ["t1"], "dead": ["x"]},
     "stages": {"left": ["a", "b"], "right": ["x", "t2"], "target": ["t1"], "dead": []},
+    "seek": {"left": [], "right": ["x"], "target": [], "dead": []},
+    "deletion": {"left": ["a", "b"], "right": [], "target": [], "dead": []},
 }
 
 
@@ -98,14 +101,18 @@ async def check(where: str, expected: dict[str, list[str]], step: str) -> None:
 
 
 async def each_step(
-    doomed: Doomed, operation: str, place: Callable[[str], str], committed: str, settle: Callable[[], None]
+    doomed: Doomed,
+    operation: str,
+    place: Callable[[str], str],
+    is_done: Callable[[list[str]], bool],
+    settle: Callable[[], None],
 ) -> None:
-    """`committed`: the point from which on the operation has happened."""
+    """`is_done`: whether the operation has happened when these points were reached."""
     for number in range(1, STEPS_MAX):
         where = place(str(number))
         told = await asyncio.to_thread(doomed.killed_at, str(number), where, operation)
         settle()
-        is_whole = committed in told
+        is_whole = is_done(told)
         await check(where, WHOLE[operation] if is_whole else NOTHING, f"step {number}: {told[-1]}")
         if told[-1] == "done":
             assert is_whole
@@ -117,18 +124,12 @@ async def each_step(
 async def test_kill_on_the_embedded_store_leaves_the_whole_or_nothing(
     doomed: Doomed, operation: str, tmp_path: Path
 ) -> None:
-    await each_step(doomed, operation, lambda step: str(tmp_path / step), "after commit", lambda: None)
+    await each_step(
+        doomed, operation, lambda step: str(tmp_path / step), lambda told: "after commit" in told, lambda: None
+    )
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-async def test_kill_on_postgres_leaves_the_whole_or_nothing(
-    doomed: Doomed, operation: str, emptied_store_database: str
-) -> None:
-    url = emptied_store_database
-
-    def emptied(step: str) -> str:
-        return empty(url)
-
+def settle_on(url: str) -> Callable[[], None]:
     def settle() -> None:
         """Until the database has noticed that the process is gone."""
         with psycopg.connect(url, autocommit=True) as connection:
@@ -138,10 +139,25 @@ async def test_kill_on_postgres_leaves_the_whole_or_nothing(
                     return
         raise AssertionError("a session of the killed process is still there")
 
+    return settle
+
+
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "deletion"])
+async def test_kill_on_postgres_leaves_the_whole_or_nothing(
+    doomed: Doomed, operation: str, emptied_store_database: str
+) -> None:
+    url = emptied_store_database
+    settle = settle_on(url)
     # The statement after COMMIT, or the answer, is the first point at which it has happened for sure.
-    await each_step(doomed, operation, emptied, "before told", settle)
-    where = emptied("sent")
+    await each_step(doomed, operation, lambda step: empty(url), lambda told: "before COMMIT" in told[:-1], settle)
+    where = empty(url)
     told = await asyncio.to_thread(doomed.killed_at, "sent", where, operation)
     settle()
     assert told[-1] == "before COMMIT"
     await check(where, WHOLE[operation], "COMMIT was sent, and its answer not read")
+
+
+async def test_kill_on_postgres_deletes_the_whole_queue_or_nothing(doomed: Doomed, emptied_store_database: str) -> None:
+    """One statement takes its name away; what it held is removed after that, by this server or by the next."""
+    url = emptied_store_database
+    await each_step(doomed, "deletion", lambda step: empty(url), lambda told: len(told) > 1, settle_on(url))
