@@ -23,7 +23,7 @@ async def _measure(url: str, queue: str, connections: int, count: int) -> list[f
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         item = {"queue": queue, "partition": str(number), "payload": {"user": "u-1", "ms": 123}}
         body = json.dumps({"items": [item]}).encode()
-        head = b"POST /api/v1/push HTTP/1.1\r\nhost: bench\r\ncontent-length: %d\r\n\r\n" % len(body)
+        head = b"POST /api/v1/push HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body)
         try:
             for _ in range(count // connections):
                 began = time.perf_counter()
