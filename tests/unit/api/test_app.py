@@ -132,7 +132,7 @@ def test_fault_of_the_server_is_5xx_and_its_place_is_in_the_log_alone(
     error: Exception, status: int, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    found, _, body = told(BrokenStore(error), "POST", "/api/v1/push", PUSH, folders=("here", "/work/here"))
+    found, _, body = told(BrokenStore(error), "POST", "/api/v1/push", PUSH, folders=("here", "/opt/here"))
     assert (found, json.loads(body)["code"]) == (status, code)
     assert b"/srv" not in body
     assert b"here" not in body

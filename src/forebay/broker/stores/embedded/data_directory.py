@@ -18,7 +18,12 @@ def is_data_directory(directory: Path) -> bool:
 
 def queue_logs(directory: Path) -> dict[str, Path]:
     """The directory of each queue's log, by the queue's name. Works beside a server that has the store open."""
-    uri = f"{(directory / DATABASE_FILE).absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True)) as database:
+    with closing(read_only(directory / DATABASE_FILE)) as database:
         rows = database.execute("SELECT name, id FROM queues ORDER BY name").fetchall()
     return {name: directory / QUEUES / str(number) for name, number in rows}
+
+
+def read_only(database: Path) -> sqlite3.Connection:
+    """A connection that can only read, beside whatever has the database open; for one thread at a time."""
+    uri = f"{database.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)

@@ -8,7 +8,6 @@ way, or that lost single messages, are looked at one by one (`partition_lag`).
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from importlib.resources import files
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forebay.broker.overview import GroupLag, QueueStatus
+from forebay.broker.stores.embedded.data_directory import read_only
 from forebay.broker.stores.embedded.partition_lag import Lag, PartitionLag
 from forebay.broker.stores.embedded.popping import PARTITIONS_BEHIND, ListToMake
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
@@ -48,12 +48,9 @@ class Figures:
     """For one answer and one thread: a snapshot of the database."""
 
     def __init__(self, database: Path, queues: Sequence[CountedQueue], now_us: int) -> None:
-        self._path = database
         self._queues = {queue.place.queue_id: queue for queue in queues}
         self._now_us = now_us
-        self._database = sqlite3.connect(
-            f"{database.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-        )
+        self._database = read_only(database)
         self._database.execute("BEGIN")
 
     def close(self) -> None:
@@ -65,11 +62,11 @@ class Figures:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _all(self, name: str, **values: object) -> list[Any]:
-        """The rows of a named query; of one queue where one alone is asked for."""
+    def _all(self, name: str) -> list[Any]:
+        """The rows of a named query; of one queue where one alone is requested."""
         only = next(iter(self._queues)) if len(self._queues) == 1 else None
-        every = {"queue_id": only, "after_partition": None, "last_partition": None}
-        return self._database.execute(_query(name), every | values).fetchall()
+        values = {"queue_id": only, "after_partition": None, "last_partition": None}
+        return self._database.execute(_query(name), values).fetchall()
 
     # --- queues ---
 
@@ -86,8 +83,7 @@ class Figures:
         next_seq = queue.place.next_seq
         first_seq = next_seq
         if pushed > removed:
-            with RangeReader(self._path, queue.place) as reader:
-                first_seq = reader.bounds(None).first_seq
+            first_seq = RangeReader(self._database, queue.place).bounds(None).first_seq
         has_messages = first_seq < next_seq
         return QueueStatus(
             queue=queue.info,
@@ -107,6 +103,7 @@ class Figures:
 
     def groups(self) -> list[GroupLag]:
         lags = {row[0]: row[1:] for row in self._all("figures_lags")}
+        partitions = {row[0]: row[1] for row in self._all("figures_queues")}
         single = PartitionLag(self._database.execute, now_us=self._now_us)
         found: list[GroupLag] = []
         for queue_id, *columns in self._all("figures_groups"):
@@ -116,12 +113,11 @@ class Figures:
                 lag = Lag(left or 0, behind, oldest_seq)
                 for number in map(int, (special or "").split()):
                     lag = lag.joined(single.of(queue.place.log, group.group_id, number))
-                found.append(self._told(queue, group, lag))
+                found.append(self._group_lag(queue, group, lag, partitions.get(queue_id, 0)))
         return sorted(found, key=lambda lag: (lag.queue, lag.group))
 
-    def _told(self, queue: CountedQueue, group: _Group, lag: Lag) -> GroupLag:
+    def _group_lag(self, queue: CountedQueue, group: _Group, lag: Lag, partitions: int) -> GroupLag:
         oldest_us = _created_us(queue, lag.oldest_seq) if lag.oldest_seq is not None else 0
-        [(partitions,)] = self._all("figures_partitions", of_queue_id=queue.place.queue_id)
         return GroupLag(
             group=group.name,
             queue=queue.info.name,
@@ -139,8 +135,7 @@ class Figures:
 
 def partitions_behind(database: Path, wanted: ListToMake) -> list[int]:
     """Partitions with messages that the group has not finished, as far as they are in the database."""
-    uri = f"{database.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+    with closing(read_only(database)) as connection:
         return [number for (number,) in connection.execute(PARTITIONS_BEHIND, wanted._asdict()).fetchall()]
 
 

@@ -154,33 +154,6 @@ class MessageIndex:
         """All messages of the record were fetched."""
         self._cache.retire(queue.queue_id, record)
 
-    def count_upto(self, queue: OpenQueue, partition_id: int, name: str, seq: int) -> int:
-        """How many messages the partition ever had up to `seq`, and behind it those that are lost."""
-        (lost,) = self._database.one(
-            "SELECT coalesce(sum(count), 0) FROM blocks INDEXED BY lost_blocks "
-            "WHERE partition_id = ? AND position < 0 AND first_seq > ?",
-            (partition_id, seq),
-        )
-        return int(lost) + self._count_upto(queue, partition_id, name, seq)
-
-    def _count_upto(self, queue: OpenQueue, partition_id: int, name: str, seq: int) -> int:
-        row = self._database.one(
-            "SELECT first_seq, last_seq, count, before, record_seq, position FROM blocks "
-            "WHERE partition_id = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1",
-            (partition_id, seq),
-        )
-        if row is None:
-            found = self._database.one(
-                "SELECT before FROM blocks WHERE partition_id = ? ORDER BY first_seq LIMIT 1", (partition_id,)
-            )
-            return found[0] if found else 0
-        block = Block(*row)
-        record = self.record(queue, block) if seq < block.last_seq and block.position >= 0 else None
-        if record is None:
-            return block.before + block.messages  # those of a record that is lost are all gone
-        places = record.places(name, block.first_seq, block.last_seq, block.messages)
-        return block.before + sum(block.record_seq + place <= seq for place in places)
-
     def catch_up(self) -> int:
         """Index what the logs hold and the index does not; returns how many messages that were."""
         return sum(self._catch_up(queue) for queue in self._queues.by_id.values())

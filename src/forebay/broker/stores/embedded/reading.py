@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -36,11 +35,10 @@ class ReadableQueue(NamedTuple):
 class RangeReader:
     """One reader of one queue, for one thread at a time."""
 
-    def __init__(self, database: Path, queue: ReadableQueue) -> None:
+    def __init__(self, database: sqlite3.Connection, queue: ReadableQueue) -> None:
+        """`database`: a connection that can only read."""
         self.queue = queue
-        self._database = sqlite3.connect(
-            f"{database.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-        )
+        self._database = database
         self._committed: dict[bytes, bool] = {NO_TAG: True}
         self.damage: list[DamagedRange] = []
         """What could not be read, for the store's thread to note."""

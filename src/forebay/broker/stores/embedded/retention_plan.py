@@ -6,13 +6,13 @@ was planned because every group had finished it.
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from forebay.broker.stores.embedded import lease_rows
+from forebay.broker.stores.embedded.data_directory import read_only
 from forebay.broker.stores.embedded.fetching import seq_before
 from forebay.broker.stores.embedded.reading import ReadableQueue
 from forebay.model.queue import QueueOptions
@@ -53,8 +53,7 @@ class Planner:
         self._now_us = now_us
 
     def _execute(self, statement: str, **values: object) -> list[Any]:
-        uri = f"{self._path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        with closing(read_only(self._path)) as connection:
             return connection.execute(statement, values).fetchall()
 
     def expired(self, queue: ReadableQueue, options: QueueOptions) -> Plan:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from forebay.broker.store import Waker
-from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
+from forebay.broker.stores.embedded.data_directory import DATABASE_FILE, read_only
 from forebay.broker.stores.embedded.engine import Engine
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
 from forebay.broker.stores.embedded.waiting_count import StillCounting
@@ -75,7 +75,7 @@ class StoreCalls:
         return await self._call(look)
 
     def _reader(self, queue: ReadableQueue) -> RangeReader:
-        return RangeReader(self._directory / DATABASE_FILE, queue)
+        return RangeReader(read_only(self._directory / DATABASE_FILE), queue)
 
     async def _done_with(self, reader: RangeReader) -> None:
         """Close it, and note what it could not read."""

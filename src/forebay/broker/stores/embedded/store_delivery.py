@@ -41,10 +41,11 @@ class StoreDelivery(StoreCalls):
             # Here, where the ids were made a moment ago. The store's thread is on another processor.
             items.id_block()
         if len(items) == 1 or type(items) is PushRun or len({item.queue for item in items}) == 1:
-            queue = self._engine.queues.by_name.get(Request(items).queue) if items else None
+            request = Request(items)
+            queue = self._engine.queues.by_name.get(request.queue) if items else None
             if queue is not None and queue.info.options.max_size:
                 return self._push_to_limited(items)
-            return self._open_line().submit(Request(items), synced=False)
+            return self._open_line().submit(request, synced=False)
         return self._push_to_several(items)
 
     async def _push_to_limited(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
