@@ -79,7 +79,17 @@ async def deletion(store: Store) -> Callable[[], Operation]:
     return delete
 
 
-OPERATIONS = {one.__name__: one for one in (transaction, stages, seek, deletion)}
+async def group(store: Store) -> Callable[[], Operation]:
+    await push(store, "a", "b", queue="left")
+    await push(store, "x", queue="right")
+
+    async def begin_with_new_messages() -> None:
+        assert not (await take(store, queue="left", group="late", subscription_mode="new")).messages
+
+    return begin_with_new_messages
+
+
+OPERATIONS = {one.__name__: one for one in (transaction, stages, seek, deletion, group)}
 
 
 def tell(line: str) -> None:

@@ -1,5 +1,5 @@
-"""`kill -9` at every step of a transaction over queues and acks, a commit of stages, a seek and a deletion, on both
-stores."""
+"""`kill -9` at every step of a transaction over queues and acks, a commit of stages, a seek, a deletion and the first
+pop of a group, on both stores."""
 
 from __future__ import annotations
 
@@ -29,13 +29,17 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("commit_process.py")
 STEPS_MAX = 60
-NOTHING = {"left": ["a", "b"], "right": ["x"], "target": [], "dead": []}
+NOTHING = {"late": [], "left": ["a", "b"], "right": ["x"], "target": [], "dead": []}
 WHOLE = {
-    "transaction": {"left": ["b"], "right": ["t2"], "target": ["t1"], "dead": ["x"]},
-    "stages": {"left": ["a", "b"], "right": ["x", "t2"], "target": ["t1"], "dead": []},
-    "seek": {"left": [], "right": ["x"], "target": [], "dead": []},
-    "deletion": {"left": ["a", "b"], "right": [], "target": [], "dead": []},
+    "transaction": {"late": [], "left": ["b"], "right": ["t2"], "target": ["t1"], "dead": ["x"]},
+    "stages": {"late": [], "left": ["a", "b"], "right": ["x", "t2"], "target": ["t1"], "dead": []},
+    "seek": {"late": [], "left": [], "right": ["x"], "target": [], "dead": []},
+    "group": {"late": ["late"], "left": ["a", "b"], "right": ["x"], "target": [], "dead": []},
+    "deletion": {"late": [], "left": ["a", "b"], "right": [], "target": [], "dead": []},
 }
+
+ONE_STATEMENT = {"deletion": 1, "group": 2}
+"""What PostgreSQL does in one statement of its own, and which of the operation's statements that is."""
 
 
 class Doomed:
@@ -80,7 +84,7 @@ async def opened(where: str) -> AsyncIterator[Store]:
 
 async def found(store: Store) -> dict[str, list[str]]:
     """What the default group still gets, and the dead letters. Staged rows have ids of their own: payloads tell."""
-    left: dict[str, list[str]] = {}
+    left = {"late": [lag.group for lag in await store.groups("left") if lag.group == "late"]}
     for queue in ("left", "right", "target"):
         try:
             popped = await take(store, queue=queue, partitions=9)
@@ -142,7 +146,7 @@ def settle_on(url: str) -> Callable[[], None]:
     return settle
 
 
-@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "deletion"])
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name not in ONE_STATEMENT])
 async def test_kill_on_postgres_leaves_the_whole_or_nothing(
     doomed: Doomed, operation: str, emptied_store_database: str
 ) -> None:
@@ -157,7 +161,10 @@ async def test_kill_on_postgres_leaves_the_whole_or_nothing(
     await check(where, WHOLE[operation], "COMMIT was sent, and its answer not read")
 
 
-async def test_kill_on_postgres_deletes_the_whole_queue_or_nothing(doomed: Doomed, emptied_store_database: str) -> None:
-    """One statement takes its name away; what it held is removed after that, by this server or by the next."""
-    url = emptied_store_database
-    await each_step(doomed, "deletion", lambda step: empty(url), lambda told: len(told) > 1, settle_on(url))
+@pytest.mark.parametrize("operation", ONE_STATEMENT)
+async def test_kill_on_postgres_leaves_what_one_statement_does_or_nothing(
+    doomed: Doomed, operation: str, emptied_store_database: str
+) -> None:
+    """A deletion takes the queue's name away; what it held is removed after that, by this server or by the next."""
+    url, number = emptied_store_database, ONE_STATEMENT[operation]
+    await each_step(doomed, operation, lambda step: empty(url), lambda told: len(told) > number, settle_on(url))
