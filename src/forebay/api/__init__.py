@@ -15,7 +15,7 @@ A request's way through this room, and who does what on it:
 | do it: ask the store, wait for messages, wake who waits | `routes/`, one file per resource |
 | one encode of the answer | `answers` |
 | errors ↔ HTTP status, one table | `problems` |
-| who may, and which web page | `access`, `browsers` |
+| keys, scopes and web pages | `access`, `browsers` |
 | beside the requests: flags, losses, retention, disks, history | `service`, `retention`, `clock_watch`, `disk_watch` |
 
 **Payloads are spliced.** A payload is JSON text on the way in and the same bytes on the way out: it is checked to be

@@ -170,7 +170,7 @@ def tls_context(certificate: str, certificate_key: str) -> ssl.SSLContext | None
 def load_certificate(context: ssl.SSLContext, certificate: str, certificate_key: str) -> None:
     """Connections that are opened from now on get this one."""
     try:
-        # First where it harms nobody: a key that does not fit must not be half of what is in force.
+        # First where it does no harm: a key that does not fit must not be half of what is in force.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, certificate_key or None)
         context.load_cert_chain(certificate, certificate_key or None)
     except (OSError, ssl.SSLError) as error:

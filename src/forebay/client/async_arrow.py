@@ -73,7 +73,7 @@ class AsyncArrow:
         return arrow.table_of([batch async for batch in found])
 
     async def stage(self, queue: str, rows: Rows, *, producer: str, epoch: str | int, part: str = "") -> list[str]:
-        """Send rows that nobody sees before `commit` names their stages; returns the ids of those.
+        """Send rows that no reader sees before `commit` names their stages; returns the ids of those.
 
         Columns: `payload` (bytes or text), and as you like `partition`, `transaction_id`, `trace_id`, `headers`.
 

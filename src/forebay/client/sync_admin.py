@@ -167,7 +167,7 @@ class SyncAdmin:
         return self._run(self._client.read_arrow(queue, from_seq, to_seq, partitions=partitions, limit=limit))
 
     def stage(self, queue: str, rows: Rows, *, producer: str, epoch: str | int, part: str = "") -> list[str]:
-        """Send rows that nobody sees before `commit` names their stages; see `AsyncClient.stage`.
+        """Send rows that no reader sees before `commit` names their stages; see `AsyncClient.stage`.
 
         Example: `stages = client.stage("orders", table, producer="nightly", epoch="2026-01-31")`
         """

@@ -53,7 +53,7 @@ class Transaction:
     async def commit(self) -> list[dict[str, Any]]:
         """Do all of it; returns one result for each push and ack.
 
-        Raises `TransactionFailed` when nothing of it happened, and `OutcomeUnknown` when nobody can tell any more.
+        Raises `TransactionFailed` when nothing of it happened, and `OutcomeUnknown` when that cannot be told any more.
 
         The latter comes of an answer that got lost: the transaction is sent again, and is refused either for a reason
         of its own or because the first try has done it and its leases are finished.

@@ -1,4 +1,4 @@
-"""Whose a log is, and what the operating system says to who opens it."""
+"""Which process owns a log, and what the operating system says when it is opened."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class CommitLog:
     def skip_to(self, seq: int) -> None:
         """Give the next message at least this seq: the ones before it are known to have been given out already.
 
-        For who knows that the log has lost its end. Durable on return; the gap stays between two segments.
+        For a caller that knows that the log has lost its end. Durable on return; the gap stays between two segments.
         """
         with self._mutex:
             self._check_open()

@@ -271,7 +271,7 @@ class LogReader:
         try:
             file = self._open(entry)
         except SegmentMissing:
-            return 0, SEQ_MAX  # who reads it is told
+            return 0, SEQ_MAX  # its reader is told
         try:
             header: Header
             for header in walk_headers(file, position=0, next_seq=next_seq, end=entry.size):

@@ -81,7 +81,7 @@ def salvage(
 
 
 def reported_damage(filesystem: Filesystem, base: Path) -> list[DamagedRange]:
-    """What salvages of the log have found lost, for who keeps an index of it. Empty when there was none."""
+    """What salvages of the log have found lost, for a caller that keeps an index of it. Empty when there was none."""
     if filesystem.status(base / QUARANTINE).kind is not Kind.DIRECTORY:
         return []
     found = []

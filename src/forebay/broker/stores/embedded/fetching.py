@@ -100,7 +100,7 @@ def message_of(queue: OpenQueue, partition_id: int, record: StoredRecord, place:
 
 def seq_before(log: CommitLog, time_us: int, from_seq: int = 1, to_seq: int | None = None) -> int:
     """The last message that is older than everything created at `time_us` or later, of those between the two seqs."""
-    # What is damaged has no time any more. It is noted by whoever wants its messages.
+    # What is damaged has no time any more. It is noted by the call that wants its messages.
     for record in log.read_records(max(from_seq, log.first_seq), to_seq, on_damage=lambda damage: None):
         if record.header.created_max_us >= time_us:
             created = record.plain().created_us()

@@ -139,7 +139,7 @@ class MessageIndex:
             return None
 
     def on_damage(self, queue: OpenQueue) -> OnDamage:
-        """For who reads the queue's log by itself: notes what cannot be read."""
+        """For a reader of the queue's whole log: notes what cannot be read."""
         return partial(self._losses.note, queue)
 
     def lost_ranges(self, partition_id: int, seq: int) -> list[tuple[int, int]]:
@@ -179,7 +179,7 @@ class MessageIndex:
         partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
         shares = shares_of(header.first_seq, spans_of(partition_ids, stored.payload_sizes()))
         self.add(queue, header.first_seq, header.position, shares, header.created_max_us)
-        # Minted ids too: nobody was told that these messages are stored, so they may come again, buffered.
+        # Minted ids too: no client was told that these messages are stored, so they may come again, buffered.
         self.ids.add(
             [
                 (partition_id, stored.ids[place], header.first_seq + place)

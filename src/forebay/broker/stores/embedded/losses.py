@@ -118,7 +118,7 @@ class Losses:
         self._database.do(statement, (LOST, number, first_seq))
         statement = "DELETE FROM deleted_messages WHERE partition_id = ? AND seq BETWEEN ? AND ?"
         self._database.do(statement, (number, first_seq, last_seq))
-        # The bytes of what is lost are known to nobody: what is left is taken for average.
+        # The bytes of what is lost are not known: what is left is taken for average.
         self._database.do(
             "UPDATE partitions SET removed = pushed - ?2, size = CASE WHEN ?2 > 0 THEN size * ?2 / ?3 ELSE 0 END "
             "WHERE id = ?1",

@@ -98,7 +98,7 @@ class RangeReader:
 
     def batches(self, wanted: RangeRequest) -> Iterator[pa.RecordBatch]:
         """What can be wrong with the request is raised by the call."""
-        # What the log does not hold any more retention has removed, be it of partitions that nobody remembers.
+        # What the log does not hold any more retention has removed, be it of partitions that are not known any more.
         removed_seq = max([self.queue.log.first_seq - 1, *self._floors().values()])
         first = outgoing.checked_start(wanted, self._first_seq(), removed_seq)
         last = self.queue.next_seq - 1

@@ -68,7 +68,7 @@ class Planner:
             "is_done_wanted": bool(options.completed_kept_seconds),
         }
         if options.completed_kept_seconds:
-            # Only where something is finished: in front of it there may be a backlog that nobody has to read.
+            # Only where something is finished: in front of it there may be a backlog that need not be read.
             ends = f"SELECT min(first_seq), max(done_seq) FROM ({_FRONTS}) WHERE first_seq <= done_seq"
             [(first, last)] = self._execute(ends, **values)
             if first is not None:
