@@ -158,7 +158,7 @@ def problem_of(error: ForebayError) -> Problem:
 
 
 def problem_of_system(error: OSError) -> Problem:
-    """The answer where the operating system refuses what the rooms below did not expect: no disk, no handles, no permission."""
+    """The answer where the operating system refuses unexpectedly: no disk, no handles, no permission."""
     reason = error.strerror or type(error).__name__
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Problem(507, f"disk full: {reason}", code="disk_full", is_outcome_unknown=True, headers=_retry_after())
