@@ -39,7 +39,7 @@ demo: $(STAMP) ## See queues and Spark at work, with a kill -9 in the middle, in
 	$(BIN)/forebay demo $(ARGS)
 
 test: $(STAMP) ## Run all tests, with real servers and a browser.
-	@scripts/system-packages chromium strace
+	@scripts/system-packages chromium strace prometheus
 	@echo "running the tests, from $$(date +%T) on"
 	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
@@ -47,7 +47,7 @@ test-fast: $(STAMP) ## Run the tests that are not marked slow, in under two minu
 	$(BIN)/pytest $(PARALLEL) -m "not slow" $(ARGS)
 
 test-stress: $(STAMP) ## Run all tests while other processes keep every core busy.
-	@scripts/system-packages chromium strace
+	@scripts/system-packages chromium strace prometheus
 	$(BIN)/python scripts/keep_cores_busy.py $(BIN)/pytest $(PARALLEL) $(ARGS)
 
 check: $(STAMP) ## Lint, formatting, types, and the one-way rule between rooms.
@@ -56,16 +56,18 @@ check: $(STAMP) ## Lint, formatting, types, and the one-way rule between rooms.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP) ## Measure the commit log, the broker and Spark on queues beside their peers.
+bench: $(STAMP) ## Measure the commit log, the broker, the way out and Spark on queues beside their peers.
 	@scripts/system-packages rabbitmq-server
 	@missed=0; \
-	for suite in commitlog broker ingest spark; do $(BIN)/forebay bench $$suite $(ARGS) || missed=1; done; \
+	for suite in commitlog broker ingest sendqueue export spark; do $(BIN)/forebay bench $$suite $(ARGS) || missed=1; done; \
 	exit $$missed
 
 docs: $(STAMP) ## Write the generated reference pages and check all links.
 	@mkdir -p docs/reference
 	$(BIN)/python -m forebay.config.reference > docs/reference/settings.md.new
 	@mv docs/reference/settings.md.new docs/reference/settings.md
+	$(BIN)/python -m forebay.telemetry.reference > docs/reference/metrics.md.new
+	@mv docs/reference/metrics.md.new docs/reference/metrics.md
 	$(BIN)/python -m forebay.spark.reference > docs/reference/spark-options.md.new
 	@mv docs/reference/spark-options.md.new docs/reference/spark-options.md
 	$(BIN)/python scripts/check_links.py

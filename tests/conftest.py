@@ -16,6 +16,7 @@ pytest_plugins = [
     "fixtures.fix_postgres",
     "fixtures.fix_valkey",
     "fixtures.fix_chromium",
+    "fixtures.fix_prometheus",
     "fixtures.fix_ordinary_user",
     "forebay.testing.running_server",  # as those do who test against a server of ours
 ]
@@ -51,6 +52,7 @@ LONGEST_FIRST = (
     "test_commit_kill",
     "test_operation_crashes",
     "test_schemathesis",
+    "test_prometheus_journeys",
     "test_cli_audit",
     "test_cli_bench_ingest",
 )

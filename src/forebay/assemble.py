@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -16,16 +17,18 @@ from forebay.api.disk_watch import DiskWatch
 from forebay.api.memory import Memory
 from forebay.api.retention import Ages
 from forebay.api.service import Limits, Service
+from forebay.assemble_export import Surroundings, way_out
 from forebay.broker.encryption import Cipher, cipher_from
 from forebay.broker.sealed_store import SealedStore
 from forebay.broker.store import Store
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import SystemClock
 from forebay.commitlog import LogOptions
-from forebay.commitlog.filesystem import RealFilesystem
+from forebay.config.lists import DestinationSettings, ExportSettings
 from forebay.config.masking import masked
 from forebay.config.model import BufferSettings, LogSettings, Settings
 from forebay.errors import SettingFault, SettingsRefused
+from forebay.filesystem import RealFilesystem
 from forebay.ingest import BufferLimits, Intake
 
 
@@ -57,8 +60,15 @@ def buffer_directory(settings: Settings) -> Path:
     return Path(settings.buffer.dir) if settings.buffer.dir else settings.data_dir / "buffers"
 
 
-def api_service(settings: Settings, store: Store, *, store_name: str) -> Service:
-    """The journey up to the broker, behind HTTP: has to be called on the event loop that it will run on."""
+def api_service(
+    settings: Settings,
+    store: Store,
+    *,
+    store_name: str,
+    destinations: Sequence[DestinationSettings] = (),
+    exports: Sequence[ExportSettings] = (),
+) -> Service:
+    """The whole journey, behind HTTP: has to be called on the event loop that it will run on."""
     server = settings.server
     clock = SystemClock()
     waiting = WaitingRoom(asyncio.get_running_loop())
@@ -78,6 +88,8 @@ def api_service(settings: Settings, store: Store, *, store_name: str) -> Service
         clock=clock,
         store_name=store_name,
         intake=intake,
+        way_out=way_out(settings, destinations, exports, Surroundings(store, waiting, clock, intake.push)),
+        metrics_namespace=settings.telemetry.namespace,
         limits=Limits(
             body_bytes_max=server.body_size,
             body_seconds_max=server.body_time.total_seconds(),

@@ -194,6 +194,21 @@ class RangeGone(Permanent):
         self.first_seq = first_seq
 
 
+class RangeIncomplete(Permanent):
+    """Messages of the range are gone, and the reader wants to know. `reason` is `retention` or `damage`.
+
+    `first_seq` and `last_seq`: where they were. Between them there may be others that are kept, or that are of
+    partitions which the reader did not ask for.
+    """
+
+    def __init__(self, queue: str, first_seq: int, last_seq: int, reason: str) -> None:
+        cause = {"retention": "retention removed them", "damage": "they cannot be read any more"}[reason]
+        super().__init__(f"queue {queue!r}: messages between seq {first_seq} and {last_seq} are gone: {cause}")
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+        self.reason = reason
+
+
 # --- commit log: writing ----------------------------------------------------------------------------------------
 
 
@@ -269,6 +284,19 @@ class UnknownQueue(Permanent):
         self.queue = queue
 
 
+class QueueReplaced(Permanent):
+    """The queue of this name is another one than the reader means: it was deleted and made again."""
+
+    def __init__(self, queue: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"queue {queue!r} is another one than expected (identity {found}, not {expected}): it was deleted and made "
+            "again",
+            remedy="Its seqs have nothing to do with those of the other one: begin anew",
+        )
+        self.expected = expected
+        self.found = found
+
+
 class PayloadInClear(Permanent):
     """The queue is encrypted and the payload is not. Nothing was stored. The server needs the queue's key."""
 
@@ -302,3 +330,74 @@ class StageUnknown(Permanent):
         super().__init__(
             f"no stage {shown} of producer {producer!r}, epoch {epoch!r}", remedy="Stage the rows again, then commit"
         )
+
+
+class CommitDiffers(Permanent):
+    """The producer's epoch is committed to this queue with other rows. Nothing was done: what was committed stays.
+
+    Either it is another write of the same batch: give it a name of its own (`write`; in Spark `writeName`). Or the
+    batch was computed again with another result: then what is in the queue is its first result. See the remedy.
+    """
+
+    def __init__(self, queue: str, producer: str, epoch: str, write: str, known: str, found: str) -> None:
+        named = f", write {write!r}" if write else ""
+        super().__init__(
+            f"producer {producer!r}, epoch {epoch!r}{named} is committed to queue {queue!r} with {known}; this commit "
+            f"has {found}, and was refused",
+            remedy="If it is another write of the same batch, name it (Spark: writeName). If the batch was computed "
+            "again with another result, the first one is in the queue: keep it (Spark: onDifferentRepeat=keep)",
+        )
+        self.queue = queue
+
+
+# --- send queue -------------------------------------------------------------------------------------------------
+
+
+class SendQueueFull(Transient):
+    """The send queue holds as many batches or bytes as it may. The batch was not accepted."""
+
+    def __init__(self, batches: int, batches_max: int, in_bytes: int, bytes_max: int) -> None:
+        super().__init__(f"the send queue is full: {batches} of {batches_max} batches, {in_bytes} of {bytes_max} bytes")
+
+
+class BatchTooLarge(Permanent):
+    """The batch alone is larger than the send queue may become. Send smaller batches, or raise the limit."""
+
+    def __init__(self, size: int, bytes_max: int) -> None:
+        super().__init__(
+            f"a batch of {size} bytes never fits into a send queue of {bytes_max} bytes",
+            remedy="Send smaller batches, or raise exporter.queue.max_bytes",
+        )
+
+
+class SendQueueWriteFailed(Transient):
+    """The disk under the send queue refused. What the caller offered was not accepted; what was accepted is kept."""
+
+    def __init__(self, directory: Path, error: OSError, *, is_disk_full: bool) -> None:
+        super().__init__(
+            f"{directory}: cannot be written: {error.strerror or error}",
+            remedy="Free space; writing resumes by itself" if is_disk_full else "Check the disk",
+        )
+        self.is_disk_full = is_disk_full
+
+
+class SendQueueLocked(Permanent):
+    """Another process has this send queue open. One process owns a directory at a time."""
+
+    def __init__(self, directory: Path, owner: str) -> None:
+        super().__init__(
+            f"{directory}: the send queue is open in {owner or 'another process'}",
+            remedy="Stop that process, or choose another directory (exporter.queue.path)",
+        )
+        self.owner = owner
+
+
+class UnsupportedSendQueueVersion(Permanent):
+    """The send queue was written by a newer version of the format. Nothing was changed."""
+
+    def __init__(self, path: Path, version: int, supported: int) -> None:
+        super().__init__(
+            f"{path}: version {version} is not supported, this Forebay reads versions up to {supported}",
+            remedy="Open the queue with the Forebay that wrote it",
+        )
+        self.version = version

@@ -17,7 +17,7 @@ from fixtures.running_stores import Http, wait_until
 from forebay.broker.messages import PushItem
 from forebay.cli.buffer_retry import retry_file
 from forebay.client import Client
-from forebay.commitlog.filesystem import RealFilesystem
+from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.event import frames_of

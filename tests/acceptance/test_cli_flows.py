@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,14 +12,17 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from fixtures.fix_spark import Queues, wait_for
 from fixtures.spark_processes import short_lived
 from forebay.testing.running_server import RunningServer
+from forebay.testing.servers.machine import descendants, free_port
 
-START_SECONDS_MAX = 120.0
+START_SECONDS_MAX = 240.0
 MESSAGES = 6_000
 BATCH = 500
 COPY = """\
@@ -123,13 +127,44 @@ def test_check_lists_all_faults_of_flows_and_settings(file: Path) -> None:
     assert "forebay.yaml line 8" in told["faults"][2]["place"]
 
 
-def test_check_lets_spark_compile_the_flows(file: Path) -> None:
-    file.write_text(COPY + '    actions: [{name: wrong, sql: "SELECT\\n no_such FROM input"}]\n')
-    done = forebay(file.parent, "flows", "check", file.name)
+WRONG = """\
+flows:
+  - {name: fine, mode: stream, source: {queue: q1}, sink: {table: {path: fine, partitionBy: [partition]}}}
+  - name: column
+    mode: stream
+    source: {queue: q2}
+    actions: [{name: wrong, sql: "SELECT\\n no_such FROM input"}]
+    sink: {queue: out}
+  - name: watermark
+    mode: stream
+    source: {queue: q3}
+    actions: [{name: sums, sql: "SELECT partition, count(*) AS n FROM input GROUP BY partition"}]
+    sink: {queue: out}
+  - {name: partition, mode: stream, source: {queue: q4}, sink: {table: {path: t, partitionBy: [nope]}}}
+  - {name: modes, mode: stream, source: {queue: q5}, sink: {table: {path: t, mode: complete}}}
+  - {name: format, mode: stream, source: {queue: q6}, sink: {table: {path: t, format: parkay}}}
+  - {name: traceback, mode: stream, source: {queue: q7, startingTimestamp: yesterday}, sink: {queue: out}}
+"""
+
+
+def test_check_finds_what_the_worker_would_find(file: Path) -> None:
+    file.write_text(WRONG)
+    done = forebay(file.parent, "flows", "check", file.name, "-o", "json")
     assert done.returncode == 1, done.stderr
-    assert "forebay.yaml line 7: copy: actions.0: [UNRESOLVED_COLUMN" in done.stdout
-    assert "line 2 pos 1" in done.stdout
-    assert "Traceback" not in done.stderr
+    faults = {fault["flow"]: fault for fault in json.loads(done.stdout)["faults"]}
+    assert set(faults) == {"column", "watermark", "partition", "modes", "format", "traceback"}
+    assert faults["column"]["place"] == "forebay.yaml line 6"
+    assert faults["column"]["key"] == "actions.0"
+    assert "[UNRESOLVED_COLUMN" in faults["column"]["message"]
+    assert "line 2 pos 1" in faults["column"]["message"]
+    assert "watermark" in faults["watermark"]["message"]
+    assert "there is no column nope; the columns are seq, partition," in faults["partition"]["message"]
+    assert "output mode: complete. This output mode is not supported" in faults["modes"]["message"]
+    assert "parkay" in faults["format"]["message"]
+    assert "a time such as 2026-01-31T12:00:00Z" in faults["traceback"]["message"]
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not (file.parent / "t").exists()
+    assert not (file.parent / "fine").exists()
 
 
 @pytest.mark.parametrize(
@@ -137,7 +172,7 @@ def test_check_lets_spark_compile_the_flows(file: Path) -> None:
     [
         (("worker",), "no file was named that defines flows"),
         (("flows", "run", "nope", "-c", "forebay.yaml"), "no flow 'nope'. There are copy"),
-        (("flows", "pause", "nope"), "no flow 'nope'"),
+        (("flows", "pause", "nope", "-c", "forebay.yaml"), "no flow 'nope'"),
         (("up", "-c", "missing.yaml"), "missing.yaml"),
     ],
 )
@@ -148,14 +183,22 @@ def test_what_cannot_be_done_is_told_without_a_traceback(file: Path, words: tupl
     assert "Traceback" not in done.stderr
 
 
-def test_list_shows_flows_that_never_ran_and_those_that_are_paused(file: Path) -> None:
-    assert forebay(file.parent, "flows", "pause", "copy", "-c", file.name).stdout == "copy: to be paused\n"
-    words = ("flows", "list", "-c", file.name, "--url", "http://127.0.0.1:9", "-o", "json")
-    (listed,) = json.loads(forebay(file.parent, *words).stdout)
-    assert (listed["name"], listed["state"], listed["lag"]) == ("copy", "paused", None)
-    forebay(file.parent, "flows", "resume", "copy")
-    (listed,) = json.loads(forebay(file.parent, *words).stdout)
-    assert listed["state"] == "stopped"
+def test_list_pause_and_resume_say_and_do_the_same_wherever_they_are_run(file: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "another machine"
+    elsewhere.mkdir()
+    with RunningServer(tmp_path / "server") as server:
+        words = ("-c", file.name, "--url", server.url)
+        (never,) = json.loads(forebay(file.parent, "flows", "list", *words, "-o", "json").stdout)
+        assert (never["name"], never["state"], never["lag"]) == ("copy", "stopped", None)
+        assert "no flow 'copy'" in forebay(elsewhere, "flows", "pause", "copy", "--url", server.url).stderr
+        assert forebay(file.parent, "flows", "pause", "copy", *words).stdout == "copy: to be paused\n"
+        (listed,) = json.loads(forebay(elsewhere, "flows", "list", "--url", server.url, "-o", "json").stdout)
+        assert (listed["name"], listed["state"], listed["lag"], listed["is_paused"]) == ("copy", "paused", None, True)
+        table = forebay(elsewhere, "flows", "list", "--url", server.url).stdout
+        assert [line.split()[:3] for line in table.splitlines() if "copy" in line] == [["copy", "paused", "-"]]
+        assert forebay(elsewhere, "flows", "resume", "copy", "--url", server.url).stdout == "copy: to be resumed\n"
+        (listed,) = json.loads(forebay(elsewhere, "flows", "list", "--url", server.url, "-o", "json").stdout)
+        assert listed["state"] == "stopped"
 
 
 def test_run_once_ends_when_everything_is_read(file: Path, tmp_path: Path) -> None:
@@ -176,21 +219,69 @@ def test_up_restarts_a_worker_that_is_killed_in_a_batch_loses_and_doubles_nothin
     server = RunningServer(tmp_path / "unused")
     server.url = url
     queues = Queues(server)
+
+    def listed() -> dict[str, Any]:
+        (found,) = queues.ask("GET", "/api/v1/flows")["flows"]
+        return dict(found["report"])
+
     queues.put_numbers("numbers", 0, MESSAGES)
     up.wait_for_line("worker | copy: running")
+    wait_for(lambda: listed()["state"] == "running", START_SECONDS_MAX)
+    before = listed()
     wait_for(lambda: queues.size("copies") >= BATCH, START_SECONDS_MAX)
-    worker = json.loads((tmp_path / "forebay-data" / "flows" / "copy" / "state.json").read_text())["pid"]
-    os.kill(worker, signal.SIGKILL)
+    os.kill(before["pid"], signal.SIGKILL)
     assert queues.size("copies") < MESSAGES
     up.wait_for_line("the worker ended with 137")
-    words = ("flows", "list", "-c", file.name, "--data-dir", "forebay-data", "--url", url, "-o", "json")
-    (listed,) = json.loads(forebay(tmp_path, *words).stdout)
-    assert (listed["state"], listed["lag"] > 0) == ("stopped", True)
     wait_for(lambda: queues.size("copies") >= MESSAGES, START_SECONDS_MAX)
     assert sorted(map(int, queues.payloads("copies"))) == list(range(MESSAGES))
+    # The next worker goes on counting. What the first did after its last report is not in it.
+    wait_for(lambda: (now := listed())["lag"] == 0 and now["rows"] > before["rows"], START_SECONDS_MAX)
+    after = listed()
+    assert (after["state"], after["pid"] == before["pid"]) == ("running", False)
+    elsewhere = tmp_path / "another machine"
+    elsewhere.mkdir()
+    for word, state in (("pause", "paused"), ("resume", "running")):
+        forebay(elsewhere, "flows", word, "copy", "--url", url)
+        wait_for(lambda state=state: listed()["state"] == state, START_SECONDS_MAX)  # type: ignore[misc]
     assert up.ended(signal.SIGINT) == 0
     assert "worker | copy: stopped" in up.lines
     assert [line for line in up.lines if "Traceback" in line] == []
+
+
+def test_killed_up_leaves_no_process_behind_not_even_a_java_that_does_not_answer(
+    file: Path, tmp_path: Path, programs: list[Program]
+) -> None:
+    up = Program(tmp_path, "up", "-c", file.name, "--server-port", "0", "--spark-ui-port", str(free_port()))
+    programs.append(up)
+    url = up.wait_for_line("server | forebay: serving ").split("serving ")[1].split(" ")[0]
+    server = RunningServer(tmp_path / "unused")
+    server.url = url
+    queues = Queues(server)
+    queues.put_numbers("numbers", 0, MESSAGES)
+    ui = up.wait_for_line("worker | Spark: its pages are at ").rsplit(" ", 1)[1]
+    wait_for(lambda: queues.size("copies") >= BATCH, START_SECONDS_MAX)
+    with urlopen(f"{ui}/api/v1/applications", timeout=30) as answer:
+        assert [one["name"] for one in json.loads(answer.read())] == ["forebay"]
+    family = descendants(up.process.pid)
+    assert len(family) >= 5, "server, worker, Java, and Python processes of Spark"
+    (java,) = [pid for pid in family if is_alive(pid) and Path(f"/proc/{pid}/comm").read_text() == "java\n"]
+    # The worker waits for it when it is to stop.
+    os.kill(java, signal.SIGSTOP)
+    up.process.kill()
+    try:
+        # They promise 5 s, and a machine may be busy. Without the promise it would be for ever.
+        wait_for(lambda: not [pid for pid in family if is_alive(pid)], 20)
+    finally:
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
 
 
 def test_up_ends_with_the_exit_code_of_a_part_that_cannot_start(file: Path, tmp_path: Path) -> None:

@@ -208,6 +208,21 @@ async def test_rows_are_written_once_however_often_they_are_committed(any_server
         assert message.data == {"n": 1}
 
 
+async def test_queue_that_is_made_again_while_it_is_read_is_told(
+    any_server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow, "PIECE_BYTES", 1)
+    queue = fresh()
+    async with AsyncClient(any_server.url) as client:
+        await client.push_many(queue, [1, 2, 3])
+        reading = client.iter_arrow(queue)
+        assert (await anext(reading)).column("seq").to_pylist() == [1]
+        await client.delete_queue(queue)
+        await client.push_many(queue, [4, 5, 6])
+        with pytest.raises(Refused, match="deleted and made again"):
+            await anext(reading)
+
+
 async def test_large_table_is_read_and_written_in_pieces(
     any_server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,8 +53,10 @@ def test_rows_go_in_and_come_out(http: Http) -> None:
         (2, "p2", b"[2]"),
     ]
     assert [message["data"] for message in http.pop(queue, batch=2, partitions=2)] == [{"a": 1}, [2]]
-    assert http.get(f"/api/v1/arrow/queues/{queue}/range").json == {
+    told = http.get(f"/api/v1/arrow/queues/{queue}/range").json
+    assert told == {
         "queue": queue,
+        "identity": told["identity"],
         "firstSeq": 1,
         "nextSeq": 3,
         "bytes": 10,
@@ -65,7 +67,11 @@ def test_epoch_is_a_number_or_a_text_and_is_committed_once(http: Http) -> None:
     queue = fresh()
     told = stage(http, queue, ipc({"payload": ["1"]}), epoch=7)
     assert commit(http, queue, [told.json["stage"]], epoch=7).json["already"] is False
-    assert commit(http, queue, ["whatever"], epoch="7").json["already"] is True
+    assert commit(http, queue, [told.json["stage"]], epoch="7").json["already"] is True
+    other = stage(http, queue, ipc({"payload": ["other"]}), epoch=7).json["stage"]
+    refused = commit(http, queue, [other], epoch=7)
+    assert (refused.status, refused.json["code"]) == (409, "commit_differs")
+    assert "writeName" in refused.json["error"]
     refused = commit(http, queue, ["whatever"], epoch=8)
     assert (refused.status, refused.json["code"]) == (409, "stage_unknown")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forebay.commitlog.filesystem import AlreadyLocked, Filesystem, Kind, RealFilesystem, write_durably, write_fully
+from forebay.filesystem import AlreadyLocked, Filesystem, Kind, RealFilesystem, write_durably, write_fully
 from forebay.testing.faulty_filesystem import FaultyFilesystem
 from forebay.testing.simulated_disk import SimulatedDisk
 

@@ -104,6 +104,22 @@ async def test_seek_to_the_end_skips_everything(store: Store) -> None:
     assert sorted(await taken_ids(store, group="g", partitions=9)) == ["c", "d"]
 
 
+async def test_group_that_is_for_one_partition_has_the_lag_of_that_one_alone(store: Store, clock: FakeClock) -> None:
+    await store.push([item("a", "mine"), item("b", "other")])
+    await store.seek("g", "orders", None, SeekTarget(seq=1 << 53))
+    await store.seek("g", "orders", "mine", SeekTarget(seq=1))
+    assert (await lag(store, "g")).lag_messages == 1
+    await store.push([item("c", "mine"), item("d", "other"), item("e", "new")])
+    assert (await lag(store, "g")).lag_messages == 2
+    assert await taken_ids(store, group="g", partitions=9) == ["a", "c"]
+    # Nor does it keep empty partitions that are not its own.
+    await store.clear_queue("orders", "other")
+    clock.advance(1000)
+    assert await store.expire_partitions(100) == 1
+    await push(store, "f", partition="other")
+    assert (await lag(store, "g")).lag_messages == 0
+
+
 async def test_seek_of_one_partition_leaves_the_others(store: Store) -> None:
     await store.push([item("a", "p1"), item("b", "p2"), item("c", "p1")])
     await taken_ids(store, partitions=2)

@@ -352,3 +352,16 @@ async def test_answer_with_several_leases_counts_if_one_of_them_is_the_partition
     answers = [answer(popped, popped.messages[0], lease_id=both) for popped in (first, second)]
     assert [one.answered.is_accepted for one in await store.acknowledge(answers)] == [True, True]
     assert await taken_ids(store) == ["c"]
+
+
+async def test_a_pop_may_ask_for_a_lease_of_its_own_length(store: Store, clock: FakeClock) -> None:
+    await push(store, "a", "b")
+    assert ids(await take(store, 1, lease_seconds=5)) == ["a"]
+    clock.advance(4)
+    assert await taken_ids(store) == []
+    clock.advance(2)
+    assert ids(await take(store, 2, lease_seconds=5)) == ["a", "b"]
+    clock.advance(6)
+    assert ids(await take(store, 2)) == ["a", "b"]
+    clock.advance(200)
+    assert await taken_ids(store) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from fixtures.arrow_steps import commit, ipc, payloads, read_table, rows_of, seqs, stage
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import configure, finish, push, take
-from forebay.broker.bulk import Staged, StageName
+from forebay.broker.bulk import Staged, StageName, StagesOf
 from forebay.broker.store import Store
-from forebay.errors import PayloadInClear, QueueFull, StageUnknown
+from forebay.errors import CommitDiffers, PayloadInClear, QueueFull, StageUnknown
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.asyncio
 async def test_staged_rows_are_seen_by_nobody(store: Store, woken: Woken) -> None:
     await push(store, "a")
     staged = await stage(store, b"1", b"22")
-    assert staged[1:] == (2, 3)
+    assert staged.content[:2] == (2, 3)
     assert await payloads(store) == [b"a"]
     assert (await store.bounds("orders"))[:3] == (1, 2, 1)
     assert len((await take(store)).messages) == 1
@@ -62,19 +63,104 @@ async def test_commit_of_several_queues_happens_as_a_whole(store: Store, woken: 
     assert await payloads(store, "new") == [b"1", b"2"]
 
 
-async def test_second_commit_of_an_epoch_changes_nothing_whatever_it_names(store: Store) -> None:
-    first = await commit(store, await stage(store, b"1", b"2"))
-    again = await stage(store, b"1", b"2", part="again")
-    for stages in ([again.stage_id], ["nonsense"], []):
-        assert await store.commit_stages("spark", "1", stages) == first._replace(is_repeated=True)
+async def test_second_commit_of_the_same_rows_changes_nothing_and_answers_the_same(store: Store) -> None:
+    staged = await stage(store, b"1", b"2", b"3", partition=["a", "b", "b"], trace_id=["t", None, None])
+    first = await commit(store, staged)
+    others = [
+        await stage(store, b"3", part="y", partition=["b"]),
+        await stage(store, b"2", b"1", part="x", partition=["b", "a"], trace_id=[None, "t"]),
+    ]
+    for stages in ([staged], others, [staged]):
+        assert await commit(store, *stages) == first._replace(is_repeated=True)
+    assert await payloads(store) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        ((b"1", b"2", b"3"), {}),
+        ((b"1",), {}),
+        ((), {}),
+        ((b"1", b"22"), {}),
+        ((b"1", b"3"), {}),
+        ((b"1", b"2"), {"partition": ["a", "Default"]}),
+        ((b"1", b"2"), {"headers": ["{}", None]}),
+        ((b"1", b"2"), {"transaction_id": ["t", None]}),
+    ],
+)
+async def test_second_commit_of_other_rows_is_refused_with_the_numbers(
+    store: Store, rows: tuple[bytes, ...], columns: dict[str, Any]
+) -> None:
+    await commit(store, await stage(store, b"1", b"2"))
+    other = await stage(store, *rows, **columns)
+    with pytest.raises(CommitDiffers, match=r"'orders' with 2 messages, 2 bytes.* has \d messages, \d byte"):
+        await commit(store, other)
     assert await payloads(store) == [b"1", b"2"]
 
 
+async def test_rows_that_change_places_are_other_rows(store: Store) -> None:
+    await commit(store, await stage(store, b"1", b"2", partition=["a", "b"]))
+    with pytest.raises(CommitDiffers):
+        await commit(store, await stage(store, b"1", b"2", partition=["b", "a"]))
+
+
+async def test_second_commit_of_stages_that_are_not_there_is_refused(store: Store) -> None:
+    await commit(store, await stage(store, b"1"))
+    with pytest.raises(StageUnknown):
+        await store.commit_stages(StagesOf("spark", "1"), ["nonsense"])
+
+
+async def test_writes_of_one_epoch_to_several_queues_are_all_kept(store: Store, woken: Woken) -> None:
+    # As `foreachBatch` writes: each queue by itself, the stages of the next one beside those of the last.
+    left, right = await stage(store, b"1", b"2", queue="left"), await stage(store, b"3", queue="right")
+    assert await commit(store, left) == (False, 2, 0, {"left": (1, 2)})
+    assert await commit(store, right) == (False, 1, 0, {"right": (1, 1)})
+    again = [await stage(store, b"2", b"1", queue="left"), await stage(store, b"3", queue="right")]
+    assert await commit(store, again[0]) == (True, 2, 0, {"left": (1, 2)})
+    assert await commit(store, *again[1:]) == (True, 1, 0, {"right": (1, 1)})
+    assert [await payloads(store, queue) for queue in ("left", "right")] == [[b"1", b"2"], [b"3"]]
+    assert sorted(woken.calls) == [("left", 2), ("right", 1)]
+
+
+async def test_commit_of_queues_of_which_some_are_committed_adds_the_others(store: Store, woken: Woken) -> None:
+    await commit(store, await stage(store, b"1", queue="left"))
+    woken.calls.clear()
+    both = [await stage(store, b"1", queue="left"), await stage(store, b"2", queue="right")]
+    assert await commit(store, *both) == (False, 2, 0, {"left": (1, 1), "right": (1, 1)})
+    assert woken.calls == [("right", 1)]
+    both = [await stage(store, b"1", queue="left", epoch="2"), await stage(store, b"2", queue="right", epoch="2")]
+    await commit(store, both[0], epoch="2")
+    other = await stage(store, b"other", queue="left", epoch="2")
+    with pytest.raises(CommitDiffers):
+        await commit(store, other, both[1], epoch="2")
+    assert [await payloads(store, queue) for queue in ("left", "right")] == [[b"1", b"1"], [b"2"]]
+    assert (await commit(store, both[1], epoch="2")).messages == 1
+
+
+async def test_named_writes_of_one_epoch_to_one_queue_are_all_kept(store: Store) -> None:
+    stages = {write: await stage(store, write.encode(), write=write) for write in ("a", "b")}
+    for write, staged in stages.items():
+        assert not (await commit(store, staged, write=write)).is_repeated
+    assert await payloads(store) == [b"a", b"b"]
+    assert (await commit(store, await stage(store, b"a", write="a"), write="a")).is_repeated
+    with pytest.raises(CommitDiffers, match="write 'b'"):
+        await commit(store, await stage(store, b"a", write="b"), write="b")
+    with pytest.raises(StageUnknown):
+        await commit(store, await stage(store, b"c", write="c"), write="d")
+
+
 async def test_commits_of_one_epoch_at_the_same_time_happen_once(store: Store) -> None:
-    stages = [await stage(store, b"%d" % number, part=str(number)) for number in range(5)]
-    outcomes = await asyncio.gather(*[commit(store, staged) for staged in stages])
+    staged = await stage(store, b"1")
+    outcomes = await asyncio.gather(*[commit(store, staged) for _ in range(5)])
     assert sorted(outcome.is_repeated for outcome in outcomes) == [False, True, True, True, True]
-    assert len({outcome._replace(is_repeated=False).messages for outcome in outcomes}) == 1
+    assert {outcome.messages for outcome in outcomes} == {1}
+    assert len(await seqs(store)) == 1
+
+
+async def test_different_commits_of_one_epoch_at_the_same_time_are_one_and_refusals(store: Store) -> None:
+    stages = [await stage(store, b"%d" % number, part=str(number)) for number in range(5)]
+    outcomes = await asyncio.gather(*[commit(store, staged) for staged in stages], return_exceptions=True)
+    assert len([one for one in outcomes if isinstance(one, CommitDiffers | StageUnknown)]) == 4
     assert len(await seqs(store)) == 1
 
 
@@ -82,7 +168,7 @@ async def test_epochs_and_producers_are_independent(store: Store) -> None:
     await commit(store, await stage(store, b"1", epoch="1"), epoch="1")
     await commit(store, await stage(store, b"2", epoch="2"), epoch="2")
     other = await store.stage("orders", "s", StageName("flink", "1", ""), rows_of(ipc({"payload": ["3"]})))
-    assert not (await store.commit_stages("flink", "1", [other.stage_id])).is_repeated
+    assert not (await store.commit_stages(StagesOf("flink", "1"), [other.stage_id])).is_repeated
     assert await payloads(store) == [b"1", b"2", b"3"]
 
 
@@ -99,7 +185,7 @@ async def test_unknown_stage_makes_the_commit_nothing(store: Store) -> None:
     staged, foreign = await stage(store, b"1"), await stage(store, b"2", epoch="2")
     for unknown in ("nonsense", foreign.stage_id):
         with pytest.raises(StageUnknown):
-            await store.commit_stages("spark", "1", [staged.stage_id, unknown])
+            await store.commit_stages(StagesOf("spark", "1"), [staged.stage_id, unknown])
     assert await payloads(store) == [b"x"]
     assert (await commit(store, staged)).messages == 1
 
@@ -110,18 +196,37 @@ async def test_commit_of_nothing_is_remembered_too(store: Store) -> None:
     )
     assert await commit(store, empty) == (False, 0, 0, {})
     assert await commit(store) == (True, 0, 0, {})
-    assert await commit(store, epoch="2") == (False, 0, 0, {})
+    for epoch, queue in (("2", None), ("3", "orders")):
+        assert await commit(store, epoch=epoch, queue=queue) == (False, 0, 0, {})
+        assert await commit(store, epoch=epoch, queue=queue) == (True, 0, 0, {})
+    for epoch in ("1", "3"):
+        with pytest.raises(CommitDiffers, match="with 0 messages"):
+            await commit(store, await stage(store, b"1", epoch=epoch), epoch=epoch, queue="orders")
+    await commit(store, await stage(store, b"1", epoch="4"), epoch="4")
+    for queue in (None, "orders"):
+        with pytest.raises(CommitDiffers, match="this commit has 0 messages"):
+            await commit(store, epoch="4", queue=queue)
 
 
 async def test_aborted_stages_are_forgotten(store: Store) -> None:
     staged = await stage(store, b"1")
     await stage(store, b"2", part="b")
     kept = await stage(store, b"3", epoch="2")
-    assert await store.abort_stages("spark", "1") == 2
-    assert await store.abort_stages("spark", "1") == 0
+    assert await store.abort_stages(StagesOf("spark", "1")) == 2
+    assert await store.abort_stages(StagesOf("spark", "1")) == 0
     with pytest.raises(StageUnknown):
         await commit(store, staged)
     assert (await commit(store, kept, epoch="2")).messages == 1
+
+
+async def test_abort_of_one_write_or_queue_leaves_the_others(store: Store) -> None:
+    kept = await stage(store, b"1", queue="left"), await stage(store, b"1", write="b")
+    await stage(store, b"2", queue="right")
+    assert await store.abort_stages(StagesOf("spark", "1", queue="right")) == 1
+    assert (await commit(store, kept[0])).messages == 1
+    assert (await commit(store, kept[1], write="b")).messages == 1
+    await stage(store, b"3", epoch="2"), await stage(store, b"3", epoch="2", write="b")
+    assert await store.abort_stages(StagesOf("spark", "2"), all_writes=True) == 2
 
 
 async def test_stages_expire_and_are_counted(store: Store, clock: FakeClock) -> None:
@@ -137,13 +242,13 @@ async def test_stages_expire_and_are_counted(store: Store, clock: FakeClock) -> 
 
 
 async def test_commits_are_remembered_for_their_time(store: Store, clock: FakeClock) -> None:
-    await commit(store, await stage(store, b"1"))
+    await commit(store, staged := await stage(store, b"1"))
     clock.advance(100)
     await store.expire_stages(10, 100)
-    assert (await commit(store)).is_repeated
+    assert (await commit(store, staged)).is_repeated
     clock.advance(1)
     await store.expire_stages(10, 100)
-    assert not (await commit(store)).is_repeated
+    assert not (await commit(store, await stage(store, b"1"))).is_repeated
 
 
 async def test_ids_that_a_partition_holds_are_duplicates(store: Store) -> None:
@@ -231,4 +336,4 @@ async def test_groups_wait_for_what_a_commit_brings(store: Store) -> None:
 
 async def test_stage_that_is_named_twice_counts_once(store: Store) -> None:
     staged: Staged = await stage(store, b"1")
-    assert (await store.commit_stages("spark", "1", [staged.stage_id] * 2)).messages == 1
+    assert (await commit(store, staged, staged)).messages == 1

@@ -23,8 +23,8 @@ import pytest
 
 from fixtures.logs import content
 from forebay.commitlog import CommitLog, LogOptions
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.commitlog.inspection import verify
+from forebay.filesystem import RealFilesystem
 from forebay.model.message import MessageBatch
 
 pytestmark = pytest.mark.slow

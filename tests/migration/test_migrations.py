@@ -9,6 +9,8 @@ from typing import TypeVar
 import psycopg
 import pytest
 
+from fixtures.arrow_steps import commit, stage
+from forebay.broker.bulk import Content, Staged
 from forebay.broker.messages import PopRequest
 from forebay.broker.stores.postgres import PostgresStore, SchemaRefused
 from forebay.broker.stores.postgres.connections import Connection, opened
@@ -132,6 +134,24 @@ async def test_messages_of_a_database_before_partitions_had_stretches_are_delive
         found |= {message.transaction_id for message in messages}
     await store.close()
     assert found == {str(number) for number in range(1, 2001)}
+
+
+async def test_commits_from_before_they_knew_their_queue_are_honoured_for_it_and_for_no_other(
+    postgres_database: str,
+) -> None:
+    await on(postgres_database, lambda connection: migrate(connection, migrations()[:6]))
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute(
+            "INSERT INTO forebay.stage_commits (producer, epoch, outcome, created_us) VALUES "
+            "('spark', '1', %s, 1), ('spark', '2', %s, 1)",
+            [b'[false,5,1,{"orders":[3,7]}]', b"[false,0,0,{}]"],
+        )
+    store = PostgresStore(postgres_database)
+    await store.open(lambda queue, count: None)
+    assert await commit(store, await stage(store, b"whatever")) == (True, 5, 1, {"orders": (3, 7)})
+    assert await commit(store, Staged("gone", Content())) == (True, 5, 1, {"orders": (3, 7)})
+    assert await commit(store, await stage(store, b"1", queue="other")) == (False, 1, 0, {"other": (1, 1)})
+    await store.close()
 
 
 async def test_newer_server_brings_an_older_database_up_to_date(postgres_database: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from fixtures.arrow_steps import ipc, rows_of
 from forebay.broker.arrow.staged_rows import new_stage_id
-from forebay.broker.bulk import StageName
+from forebay.broker.bulk import StageName, StagesOf
 from forebay.broker.stores.embedded import EmbeddedStore, committing, staging, work_line
 from forebay.commitlog import CommitLog
 
@@ -70,7 +70,7 @@ async def main(directory: str, step: str) -> None:
         tell(f"staged {stage_id}")
     if is_in_commit:
         kill_at(step)
-    await store.commit_stages("spark", "1", stages)
+    await store.commit_stages(StagesOf("spark", "1"), stages)
     tell("committed")
 
 

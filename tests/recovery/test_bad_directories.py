@@ -12,7 +12,6 @@ import pytest
 
 from fixtures.logs import content, numbered
 from forebay.commitlog import CommitLog
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.commitlog.inspection import inspect, verify
 from forebay.commitlog.salvage import salvage
 from forebay.errors import (
@@ -24,6 +23,7 @@ from forebay.errors import (
     ManifestNotFound,
     SegmentMissing,
 )
+from forebay.filesystem import RealFilesystem
 
 NOBODY = 65534
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from forebay.commitlog import CommitLog, LogOptions
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.commitlog.inspection import verify
+from forebay.filesystem import RealFilesystem
 
 KILLS = int(os.environ.get("FOREBAY_TEST_KILLS", "100"))
 PARTS = 4

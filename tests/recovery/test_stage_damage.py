@@ -9,6 +9,7 @@ import pytest
 
 from fixtures.arrow_steps import commit, payloads, stage
 from fixtures.store_steps import push
+from forebay.broker.bulk import StagesOf
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.errors import StoreUnavailable
 
@@ -28,6 +29,6 @@ async def test_commit_of_a_damaged_stage_is_refused_alone(damage: str, tmp_path:
     assert isinstance(refused, StoreUnavailable)
     assert not isinstance(pushed, BaseException)
     assert await payloads(store) == [b"a", b"b"]
-    assert await store.abort_stages("spark", "1") == 1
+    assert await store.abort_stages(StagesOf("spark", "1")) == 1
     assert (await commit(store, await stage(store, b"1"))).messages == 1
     await store.close()

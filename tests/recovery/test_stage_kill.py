@@ -10,6 +10,7 @@ import pytest
 
 from fixtures.arrow_steps import payloads
 from fixtures.store_steps import item, push
+from forebay.broker.bulk import StagesOf
 from forebay.broker.store import Store
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.errors import StageUnknown, UnknownQueue
@@ -64,8 +65,8 @@ async def test_stage_that_was_not_answered_leaves_no_message_and_no_file(step: s
     assert await rows(store) == {"left": [], "right": []}
     assert files(tmp_path / "data") == stages
     with pytest.raises(StageUnknown):
-        await store.commit_stages("spark", "1", [*stages, "unanswered"])
-    assert (await store.commit_stages("spark", "1", stages)).messages == ROWS
+        await store.commit_stages(StagesOf("spark", "1"), [*stages, "unanswered"])
+    assert (await store.commit_stages(StagesOf("spark", "1"), stages)).messages == ROWS
     assert files(tmp_path / "data") == []
     await store.close()
 
@@ -76,7 +77,7 @@ async def test_commit_that_was_cut_short_left_nothing_and_can_be_done_again(step
     store = await opened(tmp_path / "data")
     assert await rows(store) == {"left": [], "right": []}
     await push(store, "x", queue="left")
-    again = await store.commit_stages("spark", "1", stages)
+    again = await store.commit_stages(StagesOf("spark", "1"), stages)
     assert (again.is_repeated, again.messages) == (False, 2 * ROWS)
     assert await rows(store) == {"left": [b"x", *WHOLE["left"]], "right": WHOLE["right"]}
     await store.close()
@@ -91,7 +92,7 @@ async def test_commit_whose_answer_was_lost_is_known_when_it_is_repeated(step: s
     stages = killed_at(step, tmp_path / "data")
     store = await opened(tmp_path / "data")
     assert await rows(store) == WHOLE
-    again = await store.commit_stages("spark", "1", stages)
+    again = await store.commit_stages(StagesOf("spark", "1"), stages)
     assert (again.is_repeated, again.messages) == (True, 2 * ROWS)
     assert await rows(store) == WHOLE
     assert files(tmp_path / "data") == []

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,9 @@ from forebay.broker.bulk import RangeRequest
 from forebay.broker.delivery import DEAD, RETRY
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.stores.embedded import EmbeddedStore
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.commitlog.salvage import salvage
+from forebay.errors import RangeIncomplete
+from forebay.filesystem import RealFilesystem
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
@@ -68,8 +70,8 @@ def flips(directory: Path) -> Iterator[tuple[int, int]]:
     return ((position, MASKS[position % len(MASKS)]) for position in range(size))
 
 
-async def read_all(store: EmbeddedStore, queue: str = "orders") -> list[str]:
-    batches = await store.read_batches(RangeRequest(queue))
+async def read_all(store: EmbeddedStore, queue: str = "orders", **narrowing: Any) -> list[str]:
+    batches = await store.read_batches(RangeRequest(queue, **narrowing))
     return [text async for batch in batches for text in batch.column("transaction_id").to_pylist()]
 
 
@@ -102,6 +104,25 @@ async def assert_all_but_the_lost(store: EmbeddedStore, clock: FakeClock) -> lis
     clock.advance(1000)
     assert ids(await take(store, 100)) == ["new"]
     return lost
+
+
+async def test_reader_that_counts_on_lost_messages_is_told_before_it_gets_what_is_behind_them(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    # In the second record, of which all messages are of partition a.
+    path = segment(tmp_path)
+    [first] = [size for size in range(1, path.stat().st_size) if path.read_bytes()[size:].startswith(b"a4")][:1]
+    flip(path, first)
+    async with opened(tmp_path) as store:
+        for _ in range(3):
+            with pytest.raises(RangeIncomplete) as told:
+                await read_all(store, removed_up_to=0)
+            assert (told.value.first_seq, told.value.last_seq, told.value.reason) == (4, 4, "damage")
+        assert await read_all(store, removed_up_to=0, from_seq=5) == ["b5", "a6"]
+        assert await read_all(store, removed_up_to=0, to_seq=3) == ["a1", "b2", "a3"]
+        assert await read_all(store, removed_up_to=0, partitions=("b",)) == ["b2", "b5"]
+        assert await read_all(store) == [text for text in ALL if text != "a4"]
+        assert (await store.bounds("orders")).lost == ((4, 4, 1),)
+        assert (await store.bounds("orders", partitions=["b"])).lost == ()
 
 
 @pytest.mark.slow

@@ -63,6 +63,8 @@ keep-alive). When the server stops they end with 204.
 **Arrow.** A range of a queue is answered chunk by chunk while it is read, with no length announced. When something
 breaks in the middle the connection is cut, and Arrow's end-of-stream marker is missing: ask again behind the last row.
 Rows on their way in are staged, then committed (`forebay.broker.arrow`). `partition` may be given several times.
+A reader that remembers where it stood gives `identity` and `removedUpTo`: it is told when the queue is another one, or
+when messages are gone that it has not read. `readers/{name}` keeps finished messages for it.
 
 **Buffered pushes.** `bufferMs` and `bufferMax` of a push, and what becomes of pushes while the store is away or in
 maintenance, are `forebay.ingest`'s: this room says in each answer which way its message took.

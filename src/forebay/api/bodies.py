@@ -178,10 +178,15 @@ def decoded(kind: type[Body], text: bytes | memoryview, *, is_optional: bool = F
     except msgspec.ValidationError as error:
         raise misread(error) from error
     except msgspec.DecodeError as error:
-        if bytes(text[:4]) in _BINARY_BODIES:
-            raise not_here("Queen's binary bodies are not known here; make the client without binary_push") from error
+        refuse_binary(text)
         raise wrong(None, f"the body is not JSON: {error}" if text else "the body is empty") from error
     return found
+
+
+def refuse_binary(text: bytes | memoryview) -> None:
+    """Say of a body in Queen's own form that it is known, and not known here."""
+    if bytes(text[:4]) in _BINARY_BODIES:
+        raise not_here("Queen's binary bodies are not known here; make the client without binary_push")
 
 
 def refuse_nul(value: object, place: str) -> None:

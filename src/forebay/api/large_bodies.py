@@ -22,6 +22,7 @@ from forebay.api.bodies import (
     PushedMessage,
     decoded,
     misread,
+    refuse_binary,
     refuse_nul,
 )
 from forebay.api.exchange import Request
@@ -63,6 +64,7 @@ class _Reader:
         self._place = 0
 
     def push(self) -> PushBody:
+        refuse_binary(self._text)
         self._expect(b"{")
         items: list[PushedMessage] | None = None
         members: dict[str, msgspec.Raw] = {}

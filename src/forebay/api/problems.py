@@ -3,7 +3,8 @@
 A problem is `application/problem+json` (RFC 9457) with four members more: `error`, the sentence that Queen's clients
 show; `code`, its kind in one word; `field`, the part of the request that is wrong, where there is one; and, where the
 store could not answer, `outcomeUnknown`: false when nothing was done, true when everything may have been. Where
-messages are gone, `firstSeq` is the oldest that is kept.
+messages are gone, `firstSeq` is the oldest that is kept, or `missingFrom` and `missingTo` say where they were.
+Where a queue was made again, `identity` is that of the new one.
 
 What the request is not to blame for is 5xx. It is in the log, once, with all that is known; the answer leaves out where
 on the server's machine it happened.
@@ -22,6 +23,7 @@ from forebay.errors import (
     AppendFailed,
     BatchRefused,
     BufferExhausted,
+    CommitDiffers,
     DiskFull,
     ForebayError,
     InvariantBroken,
@@ -30,8 +32,11 @@ from forebay.errors import (
     PayloadInClear,
     PayloadSealed,
     QueueFull,
+    QueueReplaced,
     RangeGone,
+    RangeIncomplete,
     SegmentDamaged,
+    SendQueueFull,
     StageUnknown,
     StoreUnavailable,
     Transient,
@@ -63,9 +68,13 @@ TITLES = {
 # The first row that the error is an instance of counts: the special before the general.
 STATUSES: tuple[tuple[type[ForebayError], int, str], ...] = (
     (QueueFull, 429, "queue_full"),
+    (SendQueueFull, 429, "send_queue_full"),
     (UnknownQueue, 404, "unknown_queue"),
     (RangeGone, 410, "range_gone"),
+    (RangeIncomplete, 410, "range_incomplete"),
+    (QueueReplaced, 409, "queue_replaced"),
     (StageUnknown, 409, "stage_unknown"),
+    (CommitDiffers, 409, "commit_differs"),
     (BatchRefused, 413, "too_large"),
     (DiskFull, 507, "disk_full"),
     (BufferExhausted, 507, "buffer_full"),
@@ -150,11 +159,19 @@ def problem_of(error: ForebayError) -> Problem:
         if isinstance(error, kind):
             headers = _retry_after() if isinstance(error, Transient) else ()
             is_unknown = error.is_outcome_unknown if isinstance(error, StoreUnavailable | AppendFailed) else None
-            members = {"firstSeq": error.first_seq} if isinstance(error, RangeGone) else None
+            members = _members_of(error)
             return Problem(
                 status, str(error), code=code, is_outcome_unknown=is_unknown, headers=headers, members=members
             )
     raise InvariantBroken(f"no status for {type(error).__name__}")  # the last row is every error's
+
+
+def _members_of(error: ForebayError) -> dict[str, object] | None:
+    if isinstance(error, RangeGone):
+        return {"firstSeq": error.first_seq}
+    if isinstance(error, RangeIncomplete):
+        return {"missingFrom": error.first_seq, "missingTo": error.last_seq, "reason": error.reason}
+    return {"identity": error.found} if isinstance(error, QueueReplaced) else None
 
 
 def problem_of_system(error: OSError) -> Problem:

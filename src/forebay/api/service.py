@@ -25,6 +25,7 @@ from forebay.broker.store import POP_MAINTENANCE, PUSH_MAINTENANCE, Store
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import Clock
 from forebay.errors import ForebayError, StoreUnavailable
+from forebay.export.way_out import NOTHING_LEAVES, WayOut
 from forebay.ingest import Intake
 from forebay.ingest.backlog import Place
 
@@ -61,6 +62,8 @@ class Service:
     store_name: str = "memory"
     intake: Intake | None = None
     """Without one, pushes go straight to the store."""
+    way_out: WayOut = field(default_factory=lambda: NOTHING_LEAVES)
+    metrics_namespace: str = "forebay"
     limits: Limits = Limits()
     memory: Memory = field(default_factory=Memory)
     answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
@@ -125,11 +128,13 @@ class Service:
             asyncio.create_task(self._every(HISTORY_SECONDS, self._note)),
             asyncio.create_task(self._watch_disks()),
         ]
+        await self.way_out.start()
         self.is_started = True
 
     async def stop(self) -> None:
         """Waiting consumers go home first; the caller closes the rest when the last request is answered."""
         self.is_stopping = True
+        await self.way_out.stop_receivers()
         self.waiting.close()
         for task in self._background:
             task.cancel()
@@ -137,6 +142,7 @@ class Service:
 
     async def close(self) -> None:
         """After the last request."""
+        await self.way_out.stop()
         if self.intake is not None:
             await self.intake.stop()
         await self.store.close()

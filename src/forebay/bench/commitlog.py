@@ -25,8 +25,8 @@ from crc32c import crc32c
 from forebay.bench import peers
 from forebay.bench.harness import Figure, at_least, at_most, in_process, rate
 from forebay.commitlog import CommitLog, LogOptions
-from forebay.commitlog.filesystem import RealFile, RealFilesystem
 from forebay.commitlog.group_commit import GroupCommit
+from forebay.filesystem import RealFile, RealFilesystem
 from forebay.model.message import MessageBatch
 
 MESSAGE_BYTES = 1024

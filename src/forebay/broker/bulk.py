@@ -15,6 +15,25 @@ class QueueBounds(NamedTuple):
     size_bytes: int
     seq_at_time: int | None = None
     """The first message made at the time asked for, or later; `next_seq` when there is none."""
+    identity: str = ""
+    """Of this queue, and of no other that had or will have its name."""
+    removed_seq: int = 0
+    """The last message that retention removed, of the partitions asked for; 0 when there is none."""
+    lost: tuple[LostSpan, ...] = ()
+    """What cannot be read any more, of the partitions asked for."""
+
+
+class LostSpan(NamedTuple):
+    """Messages that a damage has taken: some of those between the two seqs, both included."""
+
+    first_seq: int
+    last_seq: int
+    messages: int
+
+
+def identity_of(number: int, created_us: int) -> str:
+    """No number is used twice in a store, and no two stores make a queue of one number in the same microsecond."""
+    return f"{number}-{created_us}"
 
 
 class RangeRequest(NamedTuple):
@@ -29,25 +48,59 @@ class RangeRequest(NamedTuple):
     """Made before this."""
     bytes_max: int | None = None
     """Of payloads together; the first message is given whatever its size."""
+    identity: str | None = None
+    """Of the queue that is meant: another one of its name is refused (`QueueReplaced`)."""
+    removed_up_to: int | None = None
+    """What retention removed up to this seq may be absent. Of the partitions asked for nothing else may: what is
+    missing behind it, or was lost, is told (`RangeIncomplete`). None: only a front that is missing is told."""
 
 
 class StageName(NamedTuple):
-    """Who staged what: `epoch` is committed once, `part` is for people."""
+    """Who staged what: `epoch` is committed once per queue and `write`, `part` is for people."""
 
     producer: str
     epoch: str
     part: str
+    write: str = ""
+    """Tells several writes of one epoch to one queue apart."""
+
+
+class Content(NamedTuple):
+    """What rows hold, whatever their order and however they are cut into stages."""
+
+    messages: int = 0
+    size_bytes: int = 0
+    checksum: int = 0
+    """The sum of the rows' own (`arrow.staged_rows.checksum_of`), modulo 2^63."""
+
+    def plus(self, other: Content) -> Content:
+        checksum = (self.checksum + other.checksum) % CHECKSUMS
+        return Content(self.messages + other.messages, self.size_bytes + other.size_bytes, checksum)
+
+    def __str__(self) -> str:
+        return f"{self.messages} messages, {self.size_bytes} bytes, checksum {self.checksum:016x}"
+
+
+CHECKSUMS = 1 << 63
 
 
 class Staged(NamedTuple):
     stage_id: str
-    messages: int
-    size_bytes: int
+    content: Content
+
+
+class StagesOf(NamedTuple):
+    """The stages of a commit, or of an abort: all of an epoch, or only those of one write or one queue."""
+
+    producer: str
+    epoch: str
+    write: str = ""
+    queue: str | None = None
 
 
 class CommitOutcome(NamedTuple):
     is_repeated: bool
-    """The epoch had been committed before; the rest says what was done then."""
+    """All of it had been committed before; the rest says what was done then."""
     messages: int
     duplicates: int
     queues: dict[str, SeqRange]

@@ -67,6 +67,8 @@ class PopRequest(NamedTuple):
     subscription_from_us: int = 0
     bytes_max: int = ANSWER_BYTES_MAX
     """Of payloads; the message that reaches it is the last one."""
+    lease_seconds: int = 0
+    """How long the lease lasts; 0 for as long as the queue says."""
     check: Callable[[Sequence[Message]], None] | None = None
     """Is shown what the pop is about to claim. If it raises, so does the pop, and nothing is claimed."""
 

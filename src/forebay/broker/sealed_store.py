@@ -16,7 +16,8 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from forebay.broker.arrow.outgoing import has_marked, with_payloads
-from forebay.broker.bulk import RangeRequest, Staged, StageName
+from forebay.broker.arrow.staged_rows import content_of
+from forebay.broker.bulk import Content, RangeRequest, Staged, StageName
 from forebay.broker.encryption import MARK, Address, Cipher, plain_form, stored_form
 from forebay.broker.message_columns import MessageColumns, columns_of
 from forebay.broker.messages import (
@@ -91,11 +92,20 @@ class SealedStore:
         payload = plain_form(message.payload, address, self._cipher)
         return message if payload is message.payload else replace(message, payload=payload)
 
-    async def stage(self, queue: str, stage_id: str, name: StageName, batches: Sequence[pa.RecordBatch]) -> Staged:
+    async def stage(
+        self,
+        queue: str,
+        stage_id: str,
+        name: StageName,
+        batches: Sequence[pa.RecordBatch],
+        content: Content | None = None,
+    ) -> Staged:
+        # Sealed twice, a payload is two different ones: what tells a repeat is what the producer gave.
+        content = content or await asyncio.to_thread(content_of, batches)
         while True:
             try:
                 stored = await asyncio.to_thread(self._stored_batches, queue, batches)
-                return await self._inner.stage(queue, stage_id, name, stored)
+                return await self._inner.stage(queue, stage_id, name, stored, content)
             except PayloadInClear as refused:
                 if self._cipher is None or refused.queue in self._encrypted:
                     raise

@@ -16,7 +16,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
+from forebay.broker.bulk import (
+    CommitOutcome,
+    Content,
+    QueueBounds,
+    RangeRequest,
+    Staged,
+    StageFigures,
+    StageName,
+    StagesOf,
+)
+from forebay.broker.flow_rows import FlowRow
 from forebay.broker.messages import (
     ANSWER_BYTES_MAX,
     Acknowledged,
@@ -202,6 +212,26 @@ class Store(Protocol):
     async def expire_traces(self, seconds: float) -> int:
         """Remove what was noted longer ago than this; returns how many events. Others go on meanwhile."""
 
+    # flows: what their workers say of them, and what people want of them
+
+    async def flows(self) -> list[FlowRow]:
+        """All that a worker or a person has named, by name."""
+
+    async def report_flow(
+        self, name: str, worker: str, report: bytes, *, quiet_seconds: float, is_released: bool = False
+    ) -> FlowRow:
+        """Keep what a worker says of a flow, and return the flow as it is kept now.
+
+        Where another worker has the flow, and was heard within `quiet_seconds`, nothing changes. With `is_released`
+        any other worker may have the flow from now on.
+        """
+
+    async def pause_flow(self, name: str, is_paused: bool) -> FlowRow:
+        """Note that the flow is to be paused, or that it was resumed once more."""
+
+    async def forget_flow(self, name: str) -> bool:
+        """False when there is none. A worker that still has it tells of it again."""
+
     # the store as a whole
 
     async def flag(self, name: str) -> bool:
@@ -233,8 +263,15 @@ class Store(Protocol):
 
     # Arrow: many messages at once, as columns (`forebay.broker.arrow`)
 
-    async def bounds(self, queue: str, time_us: int | None = None) -> QueueBounds:
-        """What can be read of the queue now, and where a time is in it."""
+    async def bounds(self, queue: str, time_us: int | None = None, partitions: Sequence[str] = ()) -> QueueBounds:
+        """What can be read of the queue now, where a time is in it, and what is gone of some partitions, or all."""
+
+    async def hold(self, queue: str, reader: str, seq: int, seconds: float) -> bool:
+        """Note where a reader stands that is no group: what is finished from that seq on is not removed for so long.
+
+        It is forgotten after that, or with 0 seconds. Durable like an ack. Returns whether it was held until now.
+        Messages that are too old whoever has finished them go all the same.
+        """
 
     async def read_batches(self, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
         """Messages as batches of `arrow.WIRE_SCHEMA`, in seq order; `RangeGone` where retention was faster.
@@ -242,14 +279,28 @@ class Store(Protocol):
         What is wrong with the request is raised here; the batches are read while somebody asks for them.
         """
 
-    async def stage(self, queue: str, stage_id: str, name: StageName, batches: Sequence[pa.RecordBatch]) -> Staged:
-        """Keep messages (`arrow.STAGED_SCHEMA`) durably until they are committed. Nobody sees them before."""
+    async def stage(
+        self,
+        queue: str,
+        stage_id: str,
+        name: StageName,
+        batches: Sequence[pa.RecordBatch],
+        content: Content | None = None,
+    ) -> Staged:
+        """Keep messages (`arrow.STAGED_SCHEMA`) durably until they are committed. Nobody sees them before.
 
-    async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
-        """Turn the stages into messages, all at one moment, once for a producer's epoch."""
+        `content`: of the rows as their producer gave them, where that is known; else it is that of `batches`.
+        """
 
-    async def abort_stages(self, producer: str, epoch: str) -> int:
-        """Forget what was staged and not committed; returns how many stages that were."""
+    async def commit_stages(self, wanted: StagesOf, stage_ids: Sequence[str]) -> CommitOutcome:
+        """Turn the stages into messages, all at one moment, once for a producer's epoch, write and queue.
+
+        `CommitDiffers` if that is committed with other rows, `StageUnknown` if a stage is not there: nothing is done.
+        `wanted.queue` names the queue of a commit that may have no stages.
+        """
+
+    async def abort_stages(self, wanted: StagesOf, *, all_writes: bool = False) -> int:
+        """Forget what was staged and not committed, of one queue or all; returns how many stages that were."""
 
     async def stage_figures(self) -> StageFigures: ...
 

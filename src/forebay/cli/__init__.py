@@ -13,5 +13,7 @@ import sys
 def main() -> None:
     """The console script `forebay`."""
     from forebay.cli.app import run
+    from forebay.cli.orphans import watch_parent
 
+    watch_parent()
     sys.exit(run(sys.argv[1:]))

@@ -76,6 +76,15 @@ COMMANDS = (
         "Check a settings file; show the settings in effect and where each came from.",
         "Operating",
     ),
+    Command(
+        "exports", "forebay.cli.exports_command:app", "List, pause and resume what leaves; its dead letters.", "Export"
+    ),
+    Command(
+        "sendqueue",
+        "forebay.cli.sendqueue_command:app",
+        "Inspect, verify and salvage a send queue's directory.",
+        "Export",
+    ),
     Command("log", "forebay.cli.log_command:app", "Inspect, verify and salvage a commit log.", "Operating"),
     Command("buffers", "forebay.cli.buffers_command:app", "List, show, retry and export buffer files.", "Operating"),
     Command("audit", "forebay.cli.audit_command:audit", "Recount every queue, and compare.", "Operating"),

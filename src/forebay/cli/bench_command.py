@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 
 from forebay.bench import commitlog as commitlog_suite
+from forebay.bench import sendqueue as sendqueue_suite
 from forebay.bench.broker import suite as broker_suite
 from forebay.bench.broker.plan import PEERS, Plan
 from forebay.bench.harness import Figure, machine
 from forebay.bench.ingest import suite as ingest_suite
 from forebay.bench.ingest.plan import Plan as IngestPlan
+from forebay.bench.sendqueue import SendQueuePlan
 from forebay.bench.spark.plan import Plan as SparkPlan
 from forebay.cli import output
 from forebay.cli.output import ExitCode, Format, OutputOption
@@ -179,6 +181,40 @@ def ingest(
         closing(ingest_suite.suite(Path(scratch), plan, output.tell)) as figures,
     ):
         _report("ingest", figures, output_format)
+
+
+@app.command()
+def sendqueue(
+    rounds: SparkRounds = None,
+    directory: Directory = Path(),
+    quick: Quick = False,
+    output_format: OutputOption = Format.TABLE,
+) -> None:
+    """The send queue beside queue.Queue, the raw disk and persist-queue. Exits with 1 if a goal is missed."""
+    kind = SendQueuePlan.quick if quick else SendQueuePlan
+    plan = kind() if rounds is None else kind(rounds)
+    with tempfile.TemporaryDirectory(prefix="forebay-bench-", dir=directory.absolute()) as scratch:
+        _report("sendqueue", sendqueue_suite.suite(Path(scratch), plan, output.tell), output_format)
+
+
+@app.command()
+def export(
+    rounds: SparkRounds = None,
+    directory: Directory = Path(),
+    quick: Quick = False,
+    output_format: OutputOption = Format.TABLE,
+) -> None:
+    """Exporters beside a bare HTTP loop and the sizing formula. Exits with 1 if a goal is missed."""
+    # Imported here: it imports OpenTelemetry's protobufs, for which no other command has to wait.
+    from forebay.bench.export import suite as export_suite
+
+    kind = export_suite.ExportPlan.quick if quick else export_suite.ExportPlan
+    plan = kind() if rounds is None else kind(rounds)
+    with (
+        tempfile.TemporaryDirectory(prefix="forebay-bench-", dir=directory.absolute()) as scratch,
+        closing(export_suite.suite(Path(scratch), plan, output.tell)) as figures,
+    ):
+        _report("export", figures, output_format)
 
 
 def _report(

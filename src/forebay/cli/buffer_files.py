@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from forebay.commitlog.filesystem import File, RealFilesystem
 from forebay.errors import Permanent
+from forebay.filesystem import File, RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.event import Event

@@ -18,8 +18,8 @@ from forebay.cli.buffer_tables import damage_document
 from forebay.cli.push_command import push_items
 from forebay.cli.push_lines import REQUEST_BYTES_MAX
 from forebay.client import Client
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import Permanent
+from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.event import Event, item_of
 from forebay.ingest.frames import Damage

@@ -15,6 +15,7 @@ import typer
 from forebay.cli import output
 from forebay.cli.output import ExitCode, Format, OutputOption
 from forebay.cli.settings_flags import with_settings
+from forebay.config.listing import listed
 from forebay.config.load import Loaded, count_in_file, load
 from forebay.config.masking import masked
 from forebay.errors import SettingFault, SettingsRefused
@@ -42,15 +43,19 @@ def check(
 @app.command()
 @with_settings
 def show(loaded: Loaded, output_format: OutputOption = Format.TABLE) -> None:
-    """Show every setting in effect, and where its value came from.
+    """Show every setting in effect, destinations and exports too, and where each value came from.
 
     The weakest first: defaults, profile, YAML file, environment, flags.
     """
-    values = {key: masked(value) if isinstance(value, str) else value for key, value in loaded.values().items()}
+    shown = [
+        (key, masked(value) if isinstance(value, str) else value, loaded.origins[key])
+        for key, value in loaded.values().items()
+    ]
+    shown += listed(loaded.file, loaded.destinations, loaded.exports)
     if output_format is Format.JSON:
-        output.show_json({key: {"value": value, "origin": str(loaded.origins[key])} for key, value in values.items()})
+        output.show_json({key: {"value": value, "origin": str(origin)} for key, value, origin in shown})
     else:
-        rows = [(key, _as_yaml(value), loaded.origins[key]) for key, value in values.items()]
+        rows = [(key, _as_yaml(value), origin) for key, value, origin in shown]
         output.show_table(("key", "value", "origin"), rows)
 
 

@@ -14,7 +14,7 @@ from forebay.config.load import Loaded
 from forebay.config.model import ServerSettings, SparkSettings
 from forebay.errors import ForebayError, Permanent
 from forebay.flows.definition import Flow
-from forebay.flows.flow_file import load_flows
+from forebay.flows.flow_file import check_written, load_flows
 
 if TYPE_CHECKING:
     from forebay.spark.options import Connection
@@ -40,6 +40,15 @@ def flows_of(loaded: Loaded) -> list[Flow]:
         where = f"{loaded.file} defines" if loaded.file is not None else "no file was named that defines"
         raise Permanent(f"{where} no flows" if loaded.file else f"{where} flows", remedy="Name one with -c FILE")
     return flows
+
+
+def refuse_early(loaded: Loaded, name: str | None = None) -> None:
+    """Raise for what is wrong with the flows as they are written, or with a name; their code waits for Spark."""
+    written = check_written(loaded.file) if loaded.file is not None else None
+    if written is None or not (written.flows or written.has_modules):
+        flows_of(loaded)
+    elif name is not None and not written.has_modules:
+        flow_named([located.flow for located in written.flows], name)
 
 
 def flow_named(flows: list[Flow], name: str) -> Flow:
@@ -69,11 +78,17 @@ def spark_for(settings: SparkSettings, url: str | None = None, api_key: str | No
 
     # PySpark logs every refused query with its stack; the commands tell the cause themselves.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    config = {"spark.driver.memory": f"{settings.memory // 2**20}m", **properties_of(settings)}
+    config = {"spark.driver.memory": f"{settings.memory // 2**20}m", **_ui(settings), **properties_of(settings)}
     spark = spark_session(settings.master, url=url, api_key=api_key, config=config, on_progress=output.tell)
     if not settings.master.startswith("sc://"):
         spark.sparkContext.setLogLevel("ERROR")
+        if spark.sparkContext.uiWebUrl:
+            output.tell(f"Spark: its pages are at {spark.sparkContext.uiWebUrl}")
     return spark
+
+
+def _ui(settings: SparkSettings) -> Mapping[str, str]:
+    return {"spark.ui.enabled": "true", "spark.ui.port": str(settings.ui_port)} if settings.ui_port else {}
 
 
 def properties_of(settings: SparkSettings) -> Mapping[str, str]:

@@ -19,7 +19,6 @@ from forebay.cli import output
 from forebay.cli.log_choice import ChosenLog, DataDirOption, LogArgument, chosen_logs
 from forebay.cli.output import ExitCode, Format, OutputOption
 from forebay.commitlog.access import not_accessible
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.commitlog.inspection import Inspection, OnProgress, SegmentView, SlotView, Verification
 from forebay.commitlog.inspection import inspect as inspect_log
 from forebay.commitlog.inspection import verify as verify_log
@@ -27,6 +26,7 @@ from forebay.commitlog.salvage import SalvageReport
 from forebay.commitlog.salvage import salvage as salvage_log
 from forebay.config.units import format_size
 from forebay.errors import DamagedRange, ForebayError
+from forebay.filesystem import RealFilesystem
 
 app = typer.Typer(help="Inspect, verify and salvage a commit log, by its directory or its queue's name.")
 
@@ -52,7 +52,7 @@ def verify(log: LogArgument = None, data_dir: DataDirOption = None, output_forma
     looked = _Looked(logs, output_format)
     is_good = True
     for chosen in logs:
-        with _bytes_bar(f"verifying {chosen}") as on_progress:
+        with bytes_bar(f"verifying {chosen}") as on_progress:
             look = partial(verify_log, RealFilesystem(), on_progress=on_progress)
             found = looked.look(chosen, look, _verification_document, _show_verification)
         is_good = is_good and (found is None or found.is_good)
@@ -70,7 +70,7 @@ def salvage(
     logs = chosen_logs(log, data_dir)
     looked = _Looked(logs, output_format)
     for chosen in logs:
-        with _bytes_bar(f"salvaging {chosen}") as on_progress:
+        with bytes_bar(f"salvaging {chosen}") as on_progress:
             mend = partial(salvage_log, RealFilesystem(), on_progress=on_progress)
             looked.look(chosen, mend, asdict, _show_salvage)
     looked.end()
@@ -123,7 +123,7 @@ def _named_refusals(directory: Path, look: Callable[[Path], T]) -> T:
 
 
 @contextmanager
-def _bytes_bar(description: str) -> Iterator[OnProgress]:
+def bytes_bar(description: str) -> Iterator[OnProgress]:
     """A bar for callers that report bytes done out of a total they learn as they start."""
     done_before = 0
     opened: list[Callable[[float], None]] = []

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from forebay.cli import output
+from forebay.cli.orphans import PARENT, end_session
 
 STOP_SECONDS_MAX = 60.0
 STEADY_SECONDS = 300.0
 """A part that has run this long is well: earlier ends do not count any more."""
 
-# The kernel sends the part SIGTERM when its parent dies, so that nothing is left behind. The parent may have died
+# The kernel sends the part SIGTERM when its parent dies; what follows is told in `orphans`. The parent may have died
 # before that was arranged, which the comparison finds. Its own session keeps the terminal's Ctrl-C from it: `up`
 # stops it.
 _LAUNCH = """
@@ -54,6 +55,7 @@ class Part:
         self._reader: threading.Thread | None = None
         self._failures = 0
         self._began = 0.0
+        self._is_cleared = False
 
     @property
     def is_ready(self) -> bool:
@@ -70,6 +72,11 @@ class Part:
     def ended(self) -> int | None:
         """Its exit code, once it has ended; signals as the shell tells them."""
         code = None if self._process is None else self._process.poll()
+        if self._process is not None and code is not None and not self._is_cleared:
+            # At once, while its number cannot belong to another process yet. What is left are Spark's Python processes,
+            # which may wait for a server for long.
+            self._is_cleared = True
+            end_session(self._process.pid)
         return 128 - code if code is not None and code < 0 else code
 
     def failures_now(self) -> int:
@@ -90,6 +97,7 @@ class Part:
             output.tell(f"forebay: the {self.name} did not stop within {STOP_SECONDS_MAX:g} s and was killed")
             self._process.kill()
             self._process.wait()
+        self.ended()
         if self._reader is not None:
             self._reader.join()
         return self.ended() or 0
@@ -107,12 +115,13 @@ class Part:
 
     def _launch(self) -> None:
         self._began = time.monotonic()
+        self._is_cleared = False
         self._process = subprocess.Popen(
             [sys.executable, "-c", _LAUNCH, str(os.getpid()), *self.command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=self._environ,
+            env={**(os.environ if self._environ is None else self._environ), PARENT: str(os.getpid())},
             text=True,
             errors="backslashreplace",
             start_new_session=True,

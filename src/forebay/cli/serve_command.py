@@ -148,7 +148,9 @@ def _run(settings: Settings, listening: socket.socket, loaded: Loaded) -> None:
         output.finish()
 
     async def main() -> None:
-        service = api_service(settings, store, store_name=store_name)
+        service = api_service(
+            settings, store, store_name=store_name, destinations=loaded.destinations, exports=loaded.exports
+        )
         await serve(service, where, lambda: ready(service), lambda: _reload(loaded, service, where.tls))
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

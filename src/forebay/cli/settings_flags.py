@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from forebay.config.keys import KEYS, Key
-from forebay.config.layers import CONFIG_VARIABLE
+from forebay.config.layers import CONFIG_VARIABLE, flag_aliases
 from forebay.config.load import load
 
 SETTINGS_PARAMETER = "loaded"
@@ -31,10 +31,12 @@ CONFIG_PARAMETER = "config_file"
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the command's parameter `loaded` by the flags, and load the settings before it runs."""
     parameters = {_parameter_name(key): key for key in KEYS.values()}
+    aliases = flag_aliases(KEYS)
 
     def run(**given: Any) -> None:
         file = given.pop(CONFIG_PARAMETER)
         written = {key.name: given.pop(name) for name, key in parameters.items()}
+        written |= {flag: given.pop(_alias_name(flag)) for flag in aliases}
         flags = {name: value for name, value in written.items() if value is not None}
         command(**given, **{SETTINGS_PARAMETER: load(file=file, environ=os.environ, flags=flags)})
 
@@ -42,6 +44,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     options = [_optional(CONFIG_PARAMETER, Path, _config_option())]
     options += [parameter for parameter in own if parameter.name != SETTINGS_PARAMETER]
     options += [_optional(name, bool if key.is_switch else str, _option(key)) for name, key in parameters.items()]
+    options += [_optional(_alias_name(flag), str, typer.Option(flag, hidden=True)) for flag in aliases]
     keyword_only = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
     run.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
@@ -51,6 +54,11 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 def _parameter_name(key: Key) -> str:
     return "setting_" + key.name.replace(".", "_")
+
+
+def _alias_name(flag: str) -> str:
+    """The seeds' flags take a value where ours are switches (`-queue-enabled true`): each is a parameter of its own."""
+    return "alias" + flag.replace("-", "_")
 
 
 def _optional(name: str, kind: type, option: Any) -> inspect.Parameter:

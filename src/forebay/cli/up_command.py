@@ -4,7 +4,8 @@ Each line that a part prints is shown with the part's name before it. The worker
 part that ends before it was ready once ends everything with its exit code: settings are wrong, or the port is taken,
 and starting again would not help. One that ends later is started again after a pause that doubles from 1 s to 60 s.
 Ctrl-C and SIGTERM stop the worker first, then the server; the exit code is 0 if both ended cleanly. When `up` itself
-is killed, the parts get SIGTERM. SIGHUP goes to the server, which reads keys, certificate and log level again.
+is killed, the parts and all their processes are gone within 5 s: see `orphans`. SIGHUP goes to the server, which reads
+keys, certificate and log level again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Annotated
 import typer
 
 from forebay.cli import output
-from forebay.cli.flow_session import flows_of
+from forebay.cli.flow_session import refuse_early
 from forebay.cli.output import ExitCode
 from forebay.cli.part import Part
 from forebay.cli.settings_flags import with_settings
@@ -37,7 +38,7 @@ InsecureOption = Annotated[
 @with_settings
 def up(loaded: Loaded, insecure: InsecureOption = False) -> None:
     """Serve queues and run the flows of a settings file, until SIGTERM or Ctrl-C."""
-    flows_of(loaded)
+    refuse_early(loaded)
     settings = settings_words(loaded)
     code = _Household(settings, insecure).run()
     if code != ExitCode.DONE:

@@ -1,7 +1,8 @@
 """Arrow in and out over HTTP.
 
 Reading asks for pieces of `PIECE_BYTES` of payloads, each a request of its own: memory stays flat, and a piece whose
-server broke is asked for again, so that each row comes once. Writing cuts rows into requests of about `STAGE_BYTES`.
+server broke is asked for again, so that each row comes once. A queue that is deleted and made again in the middle of it
+ends the reading with an error. Writing cuts rows into requests of about `STAGE_BYTES`.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ async def batches(
     left = limit
     while next_seq <= last_seq and (left is None or left > 0):
         named = [("partition", name) for name in partitions]
+        if "identity" in bounds:
+            # A queue that is made again between two pieces has other messages under the same seqs.
+            named.append(("identity", bounds["identity"]))
         query = urlencode([("from", next_seq), ("to", last_seq), ("limitBytes", PIECE_BYTES), *named])
         _, body = await transport.request("GET", f"{path}?{query}")
         rows = 0

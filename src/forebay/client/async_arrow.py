@@ -84,7 +84,8 @@ class AsyncArrow:
         return stages
 
     async def commit(self, stages: Sequence[str], *, producer: str, epoch: str | int) -> Committed:
-        """Make staged rows messages, all at once, once for the producer's epoch: safe to repeat.
+        """Make staged rows messages, all at once, once for the producer's epoch and queue: safe to
+        repeat with the same rows. Other rows are refused.
 
         Example: `await client.commit(stages, producer="nightly", epoch="2026-01-31")`
         """

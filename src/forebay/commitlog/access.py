@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from forebay.commitlog import layout
-from forebay.commitlog.filesystem import AlreadyLocked, Filesystem, Kind, Lock, is_disk_full
 from forebay.errors import DiskFull, ForebayError, LogLocked, LogNotAccessible, TooManyOpenFiles
+from forebay.filesystem import AlreadyLocked, Filesystem, Kind, Lock, is_disk_full
 
 _NO_HANDLES = (errno.EMFILE, errno.ENFILE)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 
-from forebay.commitlog.filesystem import Buffers, File, write_durably
+from forebay.filesystem import Buffers, File, write_durably
 
 AHEAD_BYTES = 1 << 20
 LARGE_BYTES = AHEAD_BYTES // 3

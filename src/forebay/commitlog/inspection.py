@@ -13,12 +13,12 @@ from pathlib import Path
 from forebay.commitlog import layout
 from forebay.commitlog.access import lock_owner
 from forebay.commitlog.columns import BodyRefused
-from forebay.commitlog.filesystem import File, Filesystem, Kind
 from forebay.commitlog.layout import POINTER, QUARANTINE, SLOTS
 from forebay.commitlog.manifest import Entry, Manifest, ManifestStore
 from forebay.commitlog.recovery import read_manifest
 from forebay.commitlog.scan import Record, SegmentScan, end_of_data
 from forebay.errors import DamagedRange, LogUnopenable, ManifestNotFound
+from forebay.filesystem import File, Filesystem, Kind
 
 OnProgress = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""

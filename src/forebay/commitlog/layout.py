@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from forebay.commitlog.filesystem import Filesystem, Kind
+from forebay.filesystem import Filesystem, Kind
 
 LOCK = "lock"
 QUEUES = "queues"

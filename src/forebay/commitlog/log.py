@@ -15,7 +15,6 @@ from forebay.commitlog import layout
 from forebay.commitlog.access import not_accessible, take_lock
 from forebay.commitlog.block import DATA_BYTES_MAX, MESSAGES_MAX, NO_TAG, TAG_BYTES, size_max
 from forebay.commitlog.columns import ColumnBatch
-from forebay.commitlog.filesystem import Filesystem, Kind, Lock, RealFilesystem
 from forebay.commitlog.group_commit import GroupCommit
 from forebay.commitlog.kept_open import KeptOpen, share_of_handles
 from forebay.commitlog.manifest import ManifestStore
@@ -27,6 +26,7 @@ from forebay.commitlog.scan import Record
 from forebay.commitlog.state import LogCounters, LogOptions, LogState, Place
 from forebay.commitlog.writer import Append, LogWriter
 from forebay.errors import BatchRefused, LogClosed
+from forebay.filesystem import Filesystem, Kind, Lock, RealFilesystem
 from forebay.model.message import MessageBatch, SeqRange
 
 _kept = KeptOpen(share_of_handles)

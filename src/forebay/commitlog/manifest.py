@@ -45,9 +45,9 @@ from typing import NamedTuple
 from isal.isal_zlib import crc32
 
 from forebay.commitlog import layout
-from forebay.commitlog.filesystem import Filesystem, Kind, write_fully
 from forebay.commitlog.layout import PATH_BYTES, POINTER, SLOTS
 from forebay.errors import InvariantBroken, ManifestCorrupted, UnsupportedManifestVersion
+from forebay.filesystem import Filesystem, Kind, write_fully
 
 MAGIC = b"QMFT"
 VERSION = 2

@@ -17,7 +17,6 @@ import pyarrow as pa
 from forebay.commitlog.access import not_accessible
 from forebay.commitlog.block import SEQ_MAX, Header
 from forebay.commitlog.columns import BodyRefused, decode
-from forebay.commitlog.filesystem import File, Filesystem
 from forebay.commitlog.layout import is_segment_path
 from forebay.commitlog.manifest import Entry
 from forebay.commitlog.plain import PlainRecord
@@ -26,6 +25,7 @@ from forebay.commitlog.seek_marks import MARK_EVERY_BYTES, SeekMarks
 from forebay.commitlog.single_reads import SingleReads
 from forebay.commitlog.state import LogOptions, LogState
 from forebay.errors import DamagedRange, ManifestCorrupted, RangeGone, SegmentDamaged, SegmentMissing
+from forebay.filesystem import File, Filesystem
 
 OnDamage = Callable[[DamagedRange], None]
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR)

@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from forebay.commitlog import layout
-from forebay.commitlog.filesystem import File, Filesystem, Kind, write_fully
 from forebay.commitlog.layout import POINTER, QUARANTINE, SLOTS
 from forebay.commitlog.manifest import VERSION, Entries, Manifest, ManifestStore
 from forebay.commitlog.scan import SegmentScan
@@ -41,6 +40,7 @@ from forebay.errors import (
     ManifestNotFound,
     SegmentMissing,
 )
+from forebay.filesystem import File, Filesystem, Kind, write_fully
 
 logger = logging.getLogger(__name__)
 

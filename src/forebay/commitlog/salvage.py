@@ -32,7 +32,6 @@ from forebay.commitlog.block import (
     encode_filler,
     sealed,
 )
-from forebay.commitlog.filesystem import File, Filesystem, Kind, write_fully
 from forebay.commitlog.inspection import OnProgress, active_entry, require_log
 from forebay.commitlog.layout import POINTER, QUARANTINE, SLOTS
 from forebay.commitlog.manifest import Entries, Entry, Manifest, ManifestStore
@@ -40,6 +39,7 @@ from forebay.commitlog.recovery import quarantine, read_manifest
 from forebay.commitlog.scan import SegmentScan, end_of_data
 from forebay.commitlog.state import LogState
 from forebay.errors import DamagedRange, LogUnopenable, UnsupportedManifestVersion
+from forebay.filesystem import File, Filesystem, Kind, write_fully
 
 logger = logging.getLogger(__name__)
 

@@ -32,9 +32,9 @@ from forebay.commitlog.block import (
 )
 from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import BodyRefused, decode
-from forebay.commitlog.filesystem import File
 from forebay.commitlog.plain import PlainRecord
 from forebay.errors import DamagedRange
+from forebay.filesystem import File
 
 CHUNK_BYTES = 1 << 20
 """As much as a core's own cache holds: the CRC and the columns are read from there, not from memory."""

@@ -17,10 +17,10 @@ from collections.abc import Callable
 
 from forebay.commitlog.block import HEADER_BYTES, Header, checksum_of_path, crc_holds, parse_header
 from forebay.commitlog.columns import BodyRefused
-from forebay.commitlog.filesystem import File
 from forebay.commitlog.kept_open import FEW_FILES, KeptOpen
 from forebay.commitlog.manifest import Entry
 from forebay.commitlog.plain import PlainRecord
+from forebay.filesystem import File
 
 _WINDOW_BYTES = 128 << 10
 

@@ -24,11 +24,11 @@ from forebay.clock import Clock
 from forebay.commitlog import block, layout
 from forebay.commitlog.active_file import ActiveFile
 from forebay.commitlog.columns import ColumnBatch
-from forebay.commitlog.filesystem import File, Filesystem, Kind, is_disk_full
 from forebay.commitlog.manifest import ManifestStore
 from forebay.commitlog.runs import RunBatch
 from forebay.commitlog.state import LogCounters, LogOptions, LogState
 from forebay.errors import AppendFailed, DiskFull, SyncFailed
+from forebay.filesystem import File, Filesystem, Kind, is_disk_full
 from forebay.model.message import MessageBatch, SeqRange
 
 logger = logging.getLogger(__name__)

@@ -122,6 +122,8 @@ def _kind(info: FieldInfo, bounds: str, default: str) -> tuple[str, str]:
         return "switch", "true or false"
     if info.annotation is int:
         return "number", f"a whole number{bounds}"
+    if info.annotation is float:
+        return "number", f"a number{bounds}"
     if info.annotation is Path:
         return "path", "a path"
     return "text", "text"

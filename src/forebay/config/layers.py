@@ -76,6 +76,25 @@ ALIASES: Mapping[str, Alias] = MappingProxyType(
 )
 """Environment names of other systems that are understood as well. Forebay's own name wins where both are set."""
 
+KEY_ALIASES: Mapping[str, str] = MappingProxyType({"exporter.queue.type": "exporter.queue.mode"})
+"""Other names of keys, as the seeds' examples write them."""
+
+
+def flag_aliases(keys: Mapping[str, Key]) -> Mapping[str, str]:
+    """The seeds' names of flags, and the keys that they set: `--queue-max-size` is `exporter.queue.max_size`."""
+    found = {
+        "--queue-" + name.removeprefix("exporter.queue.").replace(".", "-").replace("_", "-"): name
+        for name in keys
+        if name.startswith("exporter.queue.")
+    }
+    return found | {
+        "--queue-type": "exporter.queue.mode",
+        "--queue-meta-sync": "exporter.queue.meta_sync_interval",
+        "--queue-stale-flush": "exporter.queue.stale_flush_interval",
+        "--memory-limit-ratio": "exporter.memory_limit_ratio",
+    }
+
+
 DEFAULT = Origin(Layer.DEFAULT, "default")
 
 _SERVICE_ADDRESS = re.compile(
@@ -109,9 +128,10 @@ def environment_layer(
 
 
 def flag_layer(flags: Mapping[str, object], keys: Mapping[str, Key]) -> list[Entry]:
-    """The values given on the command line, by dotted key."""
+    """The values given on the command line, by dotted key or by one of the seeds' flags."""
+    aliases = flag_aliases(keys)
     return [
-        Entry(name, value, Origin(Layer.FLAG, f"flag {keys[name].flag if name in keys else name}"))
+        Entry(aliases.get(name, name), value, Origin(Layer.FLAG, f"flag {keys[name].flag if name in keys else name}"))
         for name, value in flags.items()
     ]
 

@@ -8,7 +8,7 @@ works around it today. All faults of all layers are raised at once as `SettingsR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from forebay.config.layers import (
     ALIASES,
     CONFIG_VARIABLE,
     DEFAULT,
+    KEY_ALIASES,
     Alias,
     Entry,
     Layer,
@@ -28,8 +29,10 @@ from forebay.config.layers import (
     flag_layer,
     profile_layer,
 )
+from forebay.config.lists import LISTS, DestinationSettings, ExportSettings, read_lists
 from forebay.config.masking import masked
 from forebay.config.model import Settings
+from forebay.config.receiver_targets import receiver_faults
 from forebay.config.yaml_file import read_yaml
 from forebay.errors import SettingFault, SettingsRefused
 
@@ -39,6 +42,8 @@ VALUE_SHOWN_MAX = 80
 SECTIONS = sections_of(KEYS)
 FLOWS_KEY = "flows"
 """Stands in the same file and is no setting: definitions of flows, which `forebay.flows` reads and judges."""
+NO_KEYS = frozenset({FLOWS_KEY, *LISTS})
+"""Lists of the file: each has a reader of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class Loaded:
     origins: Mapping[str, Origin]
     file: Path | None = None
     """The YAML file that was read."""
+    destinations: Sequence[DestinationSettings] = ()
+    exports: Sequence[ExportSettings] = ()
     load_again: Callable[[], Loaded] | None = None
     """Reads the same file, environment and flags as they are then. Raises SettingsRefused."""
 
@@ -81,9 +88,18 @@ def load(
     if faults:
         raise SettingsRefused(faults)
     settings = Settings.model_validate(_nested({key: value for key, (value, _) in values.items()}))
+    destinations, exports = read_lists(file, settings.exporter.queue, faults) if file is not None else ((), ())
     origins = {key: values[key][1] if key in values else DEFAULT for key in KEYS}
+    targets = {destination.name for destination in destinations}
+    faults += [] if faults else [_placed(fault, origins) for fault in receiver_faults(settings.receivers, targets)]
+    if faults:
+        raise SettingsRefused(faults)
     again = partial(load, file=file, file_named_by=file_named_by, environ=environ, flags=flags, aliases=aliases)
-    return Loaded(settings, MappingProxyType(origins), file, again)
+    return Loaded(settings, MappingProxyType(origins), file, destinations, exports, again)
+
+
+def _placed(fault: SettingFault, origins: Mapping[str, Origin]) -> SettingFault:
+    return SettingFault(fault.key, fault.value, fault.allowed, origins[fault.key].text)
 
 
 def count_in_file(loaded: Loaded) -> int:
@@ -95,8 +111,8 @@ def _judge(entries: Iterable[Entry], faults: list[SettingFault]) -> dict[str, tu
     """Read every entry by its key's rules; later entries override earlier ones. What is refused goes to `faults`."""
     values: dict[str, tuple[object, Origin]] = {}
     for entry in entries:
-        key = KEYS.get(entry.key)
-        if entry.key == FLOWS_KEY and entry.origin.layer is Layer.FILE:
+        key = KEYS.get(KEY_ALIASES.get(entry.key, entry.key))
+        if entry.key in NO_KEYS and entry.origin.layer is Layer.FILE:
             continue
         if key is None:
             faults.append(_fault(entry, _what_exists(entry)))

@@ -7,7 +7,10 @@ import re
 MASK = "***"
 
 _IN_URL = re.compile(r"(\w://[^\s/?#:@]*:)[^\s]*(@)")
-_AS_PARAMETER = re.compile(r"((?:password|passwd|passphrase|pwd|secret)\s*=\s*)('[^']*'|[^\s&;'\"]+)", re.IGNORECASE)
+_AS_PARAMETER = re.compile(
+    r"((?:password|passwd|passphrase|pwd|secret|token|api[-_]?key|access[-_]?key)\s*=\s*)('[^']*'|[^\s&;'\"]+)",
+    re.IGNORECASE,
+)
 
 
 def masked(text: str) -> str:

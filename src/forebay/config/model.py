@@ -10,16 +10,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from forebay.config.export_model import ExporterSettings, ReceiversSettings, TelemetrySettings
+from forebay.config.section import Section
 from forebay.config.units import parse_size
 from forebay.config.values import Directory, Duration, Size
-
-
-class Section(BaseModel):
-    """What all sections share: they never change after loading, and they know no key that is not theirs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class LogSettings(Section):
@@ -229,6 +225,13 @@ class SparkSettings(Section):
         le=parse_size("1Ti"),
         description="The memory of Java in the worker (Spark's driver, and everything if the master is local).",
     )
+    ui_port: int = Field(
+        default=0,
+        ge=0,
+        le=65_535,
+        description="The port of Spark's own pages (queries, stages, plans) in the worker; 0 for none. They ask for no "
+        "password and are served on all addresses, or on that of the variable `SPARK_LOCAL_IP`.",
+    )
     properties: str = Field(
         default="",
         description="A file with more properties of Spark, a name and a value per line. They win over all others.",
@@ -248,3 +251,6 @@ class Settings(Section):
     server: ServerSettings = ServerSettings()
     buffer: BufferSettings = BufferSettings()
     spark: SparkSettings = SparkSettings()
+    exporter: ExporterSettings = ExporterSettings()
+    receivers: ReceiversSettings = ReceiversSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()

@@ -15,6 +15,10 @@ PROFILES: Mapping[str, Mapping[str, object]] = MappingProxyType(
             "log.segment_size": "64Mi",
             "log.record_size": "1Mi",
             "log.read_chunk": "256Ki",
+            "exporter.queue.mode": "memory",
+            "exporter.queue.max_size": 1000,
+            "exporter.queue.max_bytes": "64Mi",
+            "exporter.queue.workers": 1,
         },
         "balanced": {},
         "performance": {
@@ -22,6 +26,14 @@ PROFILES: Mapping[str, Mapping[str, object]] = MappingProxyType(
             "log.record_size": "16Mi",
             "log.read_chunk": "4Mi",
             "log.compression": "never",
+            "exporter.queue.mode": "hybrid",
+            "exporter.queue.max_size": 50_000,
+            "exporter.queue.max_bytes": "2Gi",
+            "exporter.queue.hybrid_spillover_pct": 90,
+            "exporter.queue.meta_sync_interval": "2s",
+            "exporter.queue.circuit_breaker.threshold": 3,
+            "exporter.queue.backoff.multiplier": "3",
+            "exporter.queue.pipeline_split.enabled": True,
         },
     }
 )

@@ -43,13 +43,13 @@ class Located:
         return FlowFault(self.place(path), self.flow.name, path, message)
 
 
-def check_flows(flows: Sequence[Located]) -> list[FlowFault]:
-    """Everything that is wrong with them, each alone and all together."""
-    faults = [fault for located in flows for fault in check_flow(located)]
+def check_flows(flows: Sequence[Located], *, is_code_loaded: bool = True) -> list[FlowFault]:
+    """Everything that is wrong with them, each alone and all together; actions in Python only with `is_code_loaded`."""
+    faults = [fault for located in flows for fault in check_flow(located, is_code_loaded=is_code_loaded)]
     return [*faults, *_shared_names(flows), *_shared_cursors(flows), *_cycles(flows)]
 
 
-def check_flow(located: Located) -> Iterator[FlowFault]:
+def check_flow(located: Located, *, is_code_loaded: bool = True) -> Iterator[FlowFault]:
     """Everything that is wrong with one flow alone."""
     flow = located.flow
     if not FLOW_NAME.fullmatch(flow.name):
@@ -62,7 +62,7 @@ def check_flow(located: Located) -> Iterator[FlowFault]:
     for name in flow.tables:
         if not VIEW_NAME.fullmatch(name) or name.lower() == INPUT_VIEW:
             yield located.fault(f"tables.{name}", f"a table is named like a column, and not {INPUT_VIEW!r}")
-    yield from _check_actions(located)
+    yield from _check_actions(located, is_code_loaded=is_code_loaded)
     if isinstance(flow.sink, TableSink) and (flow.sink.table.path is None) == (flow.sink.table.name is None):
         yield located.fault("sink.table", "it needs either path or name")
     if flow.errors_to in (flow.source.queue, flow.output_queue):
@@ -92,7 +92,7 @@ def _check_source(located: Located) -> Iterator[FlowFault]:
         yield located.fault("source.startingOffsets", f"{offsets!r} is refused: earliest, latest or {{seq: 100}}")
 
 
-def _check_actions(located: Located) -> Iterator[FlowFault]:
+def _check_actions(located: Located, *, is_code_loaded: bool) -> Iterator[FlowFault]:
     seen: dict[str, int] = {}
     stateful = ""
     for index, action in enumerate(located.flow.actions):
@@ -101,7 +101,7 @@ def _check_actions(located: Located) -> Iterator[FlowFault]:
             where = located.place(f"actions.{seen[action.name]}")
             yield located.fault(f"{path}.name", f"another action is named {action.name!r} already ({where})")
         seen.setdefault(action.name, index)
-        if not isinstance(action, ClassAction):
+        if not isinstance(action, ClassAction) or not is_code_loaded:
             continue
         try:
             found = find_action(action.class_name)

@@ -34,6 +34,9 @@ STREAM = "stream"
 PARCELS = "parcels"
 ERROR_QUEUE_SUFFIX = ".errors"
 
+OnError = Literal["fail", "skip", "queue"]
+"""What becomes of a record on which an action raises: it stops the flow, is left out, or goes to the error queue."""
+
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all parts of a flow share: they do not change, and know no key that is not theirs."""
@@ -77,12 +80,30 @@ class Watermark(Part, frozen=True, kw_only=True):
 
 
 class StaticTable(Part, frozen=True, kw_only=True):
-    """A table to join with, read anew for each batch where its format does so."""
+    """A table to join with. A table of files has the files that are there when the flow starts."""
 
     format: Text
     path: Text | None = None
     schema: Text | None = None
     options: dict[str, str] = {}
+
+
+class Retry(Part, frozen=True, kw_only=True):
+    """How often a record that fails alone is tried, and how long to wait in between."""
+
+    max_attempts: Annotated[int, Meta(ge=1, le=20)] = 3
+    delay: timedelta = timedelta(seconds=1)
+    """Before the second attempt."""
+    multiplier: Annotated[float, Meta(ge=1.0, le=10.0)] = 2.0
+    """Each delay is this many times the one before."""
+
+    def __post_init__(self) -> None:
+        if self.delay < timedelta(0):
+            raise ValueError("delay is below zero")
+
+    def delays_seconds(self) -> list[float]:
+        """The pauses before the second attempt and those after it."""
+        return [self.delay.total_seconds() * self.multiplier**n for n in range(self.max_attempts - 1)]
 
 
 class SqlAction(Part, frozen=True, kw_only=True):
@@ -92,6 +113,9 @@ class SqlAction(Part, frozen=True, kw_only=True):
 
     name: Name
     sql: Text
+    on_error: OnError | None = None
+    retry: Retry | None = None
+    """Without one of the two: the flow's."""
 
 
 class ClassAction(Part, frozen=True, kw_only=True):
@@ -102,6 +126,8 @@ class ClassAction(Part, frozen=True, kw_only=True):
     name: Name
     class_name: Text = msgspec.field(name="class")
     params: dict[str, Any] = {}
+    on_error: OnError | None = None
+    retry: Retry | None = None
 
 
 class QueueSink(Part, frozen=True, kw_only=True, rename="camel"):
@@ -152,6 +178,9 @@ class Flow(Part, frozen=True, kw_only=True):
     checkpoint: Text | None = None
     """Where Spark keeps how far the flow has come: a directory, or a URL that all of a cluster can write to."""
     error_queue: Name | None = None
+    on_error: OnError = "queue"
+    """For actions that do not say otherwise, and for results that the sink refuses."""
+    retry: Retry = Retry()
 
     @property
     def group(self) -> str:
@@ -161,6 +190,18 @@ class Flow(Part, frozen=True, kw_only=True):
     def errors_to(self) -> str:
         """The queue for bad records."""
         return self.error_queue or self.name + ERROR_QUEUE_SUFFIX
+
+    def on_error_of(self, action: Action | None) -> OnError:
+        """What holds for the action; None is the sink."""
+        return (action.on_error if action is not None else None) or self.on_error
+
+    def retry_of(self, action: Action | None) -> Retry:
+        return (action.retry if action is not None else None) or self.retry
+
+    @property
+    def may_set_aside(self) -> bool:
+        """Whether a record that fails may go anywhere but stop the flow."""
+        return any(self.on_error_of(action) != "fail" for action in (*self.actions, None))
 
     @property
     def output_queue(self) -> str | None:
@@ -173,6 +214,7 @@ def source_options(flow: Flow) -> dict[str, str]:
     given: Mapping[str, object] = {
         "queue": source.queue,
         "group": flow.group,
+        "holdRetention": "86400s",
         "startingTimestamp": source.starting_timestamp,
         "startingOffsets": None if source.starting_timestamp else _offsets(source.starting_offsets),
         "partition": source.partition,

@@ -1,14 +1,14 @@
-"""A flow's directory, `<data_dir>/flows/<name>/`: how it stands, what people want of it, and its checkpoints.
+"""A flow's directory, `<data_dir>/flows/<name>/`: its lock, its checkpoints, and the records that it leaves out.
 
 | file | written by | what it holds |
 |---|---|---|
-| `state.json` | the worker, about once a second | `FlowReport`: state, cause, rows, lag |
-| `wish.json` | `forebay flows pause`, `resume` | whether it is to be paused; the worker looks once a second |
+| `set-aside.json` | the worker | records on which an action fails, left out of the batch under way |
 | `lock` | the worker | locked while the flow runs: a second worker on the same directory is refused |
 | `checkpoint/`, `errors-checkpoint/` | Spark | how far the flow and the search for its bad records have come |
 
 Files are replaced whole, so a reader never sees half of one. None of them is needed for correctness but the
-checkpoints: without `state.json` and `wish.json` a flow starts as if it were new to the worker.
+checkpoints: without `set-aside.json` the records are searched for again. How the flow stands, and what people want of
+it, the servers know (`flow_report`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,10 +25,10 @@ import msgspec
 
 from forebay.errors import Permanent
 from forebay.flows.definition import Flow
-from forebay.flows.supervision import State, Wish
+from forebay.flows.supervision import Wish
 
 PATIENCE_SECONDS = 0.2
-"""How long a lock is waited for: whoever only looks whether a flow runs holds it for a moment."""
+"""How long a lock is waited for: that of a process which is just ending is free in a moment."""
 
 T = TypeVar("T")
 
@@ -37,28 +37,26 @@ class FlowRunsElsewhere(Permanent):
     """Another process runs this flow on the same data directory. Two would do everything twice."""
 
 
-class FlowReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about a flow, as `forebay flows list` shows it."""
+class SetAside(msgspec.Struct, frozen=True, kw_only=True):
+    """A record on which an action fails; the flow goes on without it."""
 
-    name: str
-    state: State
-    cause: str = ""
-    """Why it failed or is being restarted."""
-    since: str = ""
-    """When this state began, RFC 3339."""
-    updated: str = ""
-    restarts: int = 0
-    batch: int | None = None
-    rows: int = 0
-    """Messages read since the worker started."""
-    rows_per_second: float = 0.0
-    batch_seconds: float = 0.0
-    """How long the last batch took."""
-    lag: int | None = None
-    """Messages in the queue that the flow has not read, as Spark saw it last."""
-    bad_rows: int = 0
-    """Bad records set aside since the worker started."""
-    pid: int = 0
+    seq: int
+    action: str
+    """The name of the action, or `sink`."""
+    cause: str
+    traceback: str = ""
+    is_queued: bool = True
+    """Whether it goes to the error queue, or is skipped."""
+    is_told: bool = False
+    """Whether it is in the error queue, or the log. Until then it is told again at the next start."""
+
+
+class SetAsides(msgspec.Struct, frozen=True, kw_only=True):
+    """The records of the batch under way that the flow leaves out."""
+
+    query: str = ""
+    """The query whose checkpoint they belong to: another one begins without any."""
+    records: tuple[SetAside, ...] = ()
 
 
 def _lock(descriptor: int, patience_seconds: float) -> None:
@@ -70,16 +68,6 @@ def _lock(descriptor: int, patience_seconds: float) -> None:
             if time.monotonic() >= deadline:
                 raise
         time.sleep(PATIENCE_SECONDS / 10)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return pid > 0
 
 
 class FlowDirectory:
@@ -95,43 +83,27 @@ class FlowDirectory:
         own = str((self.path / "errors-checkpoint").absolute())
         return f"{flow.checkpoint.rstrip('/')}-errors" if flow.checkpoint else own
 
-    def report(self) -> FlowReport | None:
-        """What the worker wrote last; None if it wrote nothing yet. A worker that is gone leaves a stopped flow."""
-        found = self._read("state.json", FlowReport)
-        if found is None or found.state is State.FAILED or self.is_locked():
-            return found
-        if found.state in (State.STARTING, State.RESTARTING) and _is_alive(found.pid):
-            return found  # between two tries its worker does not hold it
-        return msgspec.structs.replace(found, state=State.STOPPED)
+    def set_asides(self) -> SetAsides:
+        return self._read("set-aside.json", SetAsides) or SetAsides()
 
-    def save_report(self, report: FlowReport) -> None:
-        self._write("state.json", report)
+    def save_set_asides(self, found: SetAsides) -> None:
+        self._write("set-aside.json", found)
 
-    def wish(self) -> Wish:
-        return self._read("wish.json", Wish) or Wish()
-
-    def pause(self) -> None:
-        self._write("wish.json", Wish(is_paused=True, resumes=self.wish().resumes))
-
-    def resume(self) -> None:
-        self._write("wish.json", Wish(is_paused=False, resumes=self.wish().resumes + 1))
-
-    def is_locked(self) -> bool:
-        """Whether a process runs the flow now."""
-        try:
-            with self.locked(patience_seconds=0):
-                return False
-        except FlowRunsElsewhere:
-            return True
+    def take_old_pause(self) -> bool:
+        """Whether an older Forebay, which kept that here, was told to pause the flow. Asked once: then it is gone."""
+        found = self._read("wish.json", Wish)
+        with suppress(OSError):
+            (self.path / "wish.json").unlink()
+        return found is not None and found.is_paused
 
     @contextmanager
-    def locked(self, *, patience_seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Hold the flow's lock. It ends with the process, however that ends."""
         self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             try:
-                _lock(descriptor, patience_seconds)
+                _lock(descriptor, PATIENCE_SECONDS)
             except BlockingIOError as taken:
                 raise FlowRunsElsewhere(
                     f"flow {self.path.name!r} runs in another process ({self.path})",

@@ -7,12 +7,16 @@
 
 Modules are looked for beside the file first, then where Python looks; relative paths begin beside the file. All faults
 are collected, each with file and line; a flow that cannot be read does not keep the others from being judged.
+
+Modules are code, and what stands at their top may ask for a Spark session: `@udf` makes another function for a Connect
+server than for Spark in this process, and a column cannot be made without any. So who runs flows starts Spark before
+the modules are imported, and `check_written` tells before that what can be told without them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -36,6 +40,17 @@ class FoundFlows:
 
     flows: Sequence[Located]
     faults: Sequence[FlowFault]
+    has_modules: bool = False
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One file, and what was found in it beside flows."""
+
+    file: Path
+    is_code_loaded: bool
+    faults: list[FlowFault] = field(default_factory=list)
+    has_modules: bool = False
 
 
 def load_flows(file: Path) -> list[Flow]:
@@ -46,28 +61,41 @@ def load_flows(file: Path) -> list[Flow]:
     return [located.flow for located in found.flows]
 
 
-def find_flows(file: Path) -> FoundFlows:
-    """The flows of a file that could be read, and the faults of all of them."""
-    faults: list[FlowFault] = []
+def check_written(file: Path) -> FoundFlows:
+    """What can be told without the code. Raises FlowsRefused for what is wrong whatever the modules hold."""
+    found = find_flows(file, is_code_loaded=False)
+    if found.faults:
+        raise FlowsRefused(found.faults)
+    return found
+
+
+def find_flows(file: Path, *, is_code_loaded: bool = True) -> FoundFlows:
+    """The flows of a file that could be read, and the faults of all of them.
+
+    Without `is_code_loaded` nothing is imported: flows of modules are missing, and actions in Python are not judged.
+    """
+    reading = _Reading(file, is_code_loaded)
     search_beside(file)
-    flows = list(_read_file(file, faults))
-    return FoundFlows(flows, [*faults, *check_flows(flows)])
+    flows = list(_read_file(reading))
+    faults = [*reading.faults, *check_flows(flows, is_code_loaded=is_code_loaded)]
+    return FoundFlows(flows, faults, reading.has_modules)
 
 
-def _read_file(file: Path, faults: list[FlowFault]) -> Iterator[Located]:
+def _read_file(reading: _Reading) -> Iterator[Located]:
+    file = reading.file
     try:
         root = compose_file(file)
     except FileRefused as refused:
         place = str(file) if refused.line is None else f"{file} line {refused.line}"
-        faults.append(FlowFault(place, "", "", f"it has to be {refused.allowed}"))
+        reading.faults.append(FlowFault(place, "", "", f"it has to be {refused.allowed}"))
         return
     for node in _flows_nodes(root):
         if not isinstance(node, yaml.SequenceNode):
             place = f"{file} line {node.start_mark.line + 1}"
-            faults.append(FlowFault(place, "", FLOWS_KEY, "expected a list of flows"))
+            reading.faults.append(FlowFault(place, "", FLOWS_KEY, "expected a list of flows"))
             continue
         for index, item in enumerate(node.value):
-            yield from _read_item(item, str(file), f"{FLOWS_KEY}.{index}", faults)
+            yield from _read_item(item, f"{FLOWS_KEY}.{index}", reading)
 
 
 def _flows_nodes(root: yaml.Node | None) -> Iterator[yaml.Node]:
@@ -78,7 +106,8 @@ def _flows_nodes(root: yaml.Node | None) -> Iterator[yaml.Node]:
                 yield below
 
 
-def _read_item(node: yaml.Node, file: str, path: str, faults: list[FlowFault]) -> Iterator[Located]:
+def _read_item(node: yaml.Node, path: str, reading: _Reading) -> Iterator[Located]:
+    file, faults = str(reading.file), reading.faults
     name = ""
 
     def report(place: str, key: str, message: str) -> None:
@@ -87,7 +116,9 @@ def _read_item(node: yaml.Node, file: str, path: str, faults: list[FlowFault]) -
     written = from_yaml(node, file, report)
     if isinstance(written.value, dict):
         if set(written.value) == {MODULE_KEY}:
-            yield from _read_module(written.value[MODULE_KEY], report_to=faults)
+            reading.has_modules = True
+            if reading.is_code_loaded:
+                yield from _read_module(written.value[MODULE_KEY], report_to=faults)
             return
         if "name" in written.value:
             name = str(written.value["name"].plain())
@@ -96,7 +127,8 @@ def _read_item(node: yaml.Node, file: str, path: str, faults: list[FlowFault]) -
     if flow is not REFUSED:
         yield Located(rooted(flow, Path(file).parent), written.place, places)
     elif isinstance(written.value, dict):
-        faults.extend(check_flow(Located(_readable_part(written, name or path), written.place, places)))
+        part = Located(_readable_part(written, name or path), written.place, places)
+        faults.extend(check_flow(part, is_code_loaded=reading.is_code_loaded))
 
 
 def _readable_part(written: Written, name: str) -> Flow:

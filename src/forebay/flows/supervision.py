@@ -4,7 +4,7 @@
         │           │
         │           ├──▶ failed                             what no repetition heals: the flow does not compile
         │           └──▶ paused                             somebody asked; `resume` starts it again, also a failed one
-        └──▶ failed      stopped                            the worker ended
+        └──▶ failed      stopped, lost                      the worker ended, or is not heard any more
 
 The pause doubles with each failure from 1 s to 60 s, give or take a quarter, so that flows which failed together do
 not come back together. A batch that is completed ends the count.
@@ -28,6 +28,8 @@ class State(StrEnum):
     FAILED = "failed"
     PAUSED = "paused"
     STOPPED = "stopped"
+    LOST = "lost"
+    """Its worker has not been heard for a while. Only servers say so."""
 
 
 class Step(StrEnum):
@@ -44,6 +46,8 @@ class Wish:
 
     is_paused: bool = False
     resumes: int = 0
+    runs_at: str = ""
+    """Another worker that has the flow."""
 
 
 @dataclass(frozen=True, slots=True)

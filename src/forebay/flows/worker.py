@@ -1,15 +1,18 @@
 """Runs flows and looks after them: one loop, one flow after the other, so that their queries start one by one.
 
-Whatever starts queries is behind `Runner`; the worker knows no Spark. A flow's failure is that flow's alone.
+Whatever starts queries is behind `Runner`, the servers are behind `FlowControl`; the worker knows no Spark and no HTTP.
+A flow's failure is that flow's alone. No flow starts before a server has said whether it is paused; when servers are
+away later on, what they said last holds.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +20,8 @@ from typing import Protocol
 from forebay.clock import Clock, SystemClock
 from forebay.errors import ForebayError
 from forebay.flows.definition import Flow
-from forebay.flows.flow_directory import FlowDirectory, FlowReport, FlowRunsElsewhere
+from forebay.flows.flow_directory import FlowDirectory, FlowRunsElsewhere
+from forebay.flows.flow_report import FlowControl, FlowReport
 from forebay.flows.supervision import Standing, State, Step, Wish, completed_batch, failed, next_step, paused, started
 
 
@@ -40,6 +44,9 @@ class Progress:
     batch_seconds: float = 0.0
     lag: int | None = None
     bad_rows: int = 0
+    skipped_rows: int = 0
+    note: str = ""
+    """What it is busy with beside its batches."""
 
 
 class RunningFlow(Protocol):
@@ -68,11 +75,15 @@ class _Watched:
         self.directory = directory
         self.standing = Standing()
         self.since = ""
+        self.is_elsewhere = False
+        """Whether another process has it, whose reports count."""
+        self.is_known = False
+        """Whether a server has said what it knows of the flow."""
         self.running: RunningFlow | None = None
         self.held = ExitStack()
         self.progress = Progress()
         self.before = Progress()
-        """What earlier runs of this worker did: a restart begins to count anew."""
+        """What earlier runs did: a start begins to count anew."""
 
 
 class Worker:
@@ -83,6 +94,7 @@ class Worker:
         flows: Sequence[Flow],
         runner: Runner,
         data_dir: Path,
+        control: FlowControl,
         *,
         tell: Tell = lambda _: None,
         clock: Clock | None = None,
@@ -91,6 +103,7 @@ class Worker:
     ) -> None:
         self._watched = [_Watched(flow, FlowDirectory(data_dir, flow.name)) for flow in flows]
         self._runner = runner
+        self._control = control
         self._tell = tell
         self._clock = clock or SystemClock()
         self._jitter = jitter
@@ -100,23 +113,31 @@ class Worker:
         """Look at every flow once. Starting many takes a while, so a worker that is to stop starts no more of them."""
         for watched in self._watched:
             if self._is_stopping():
-                return
+                break
             self._look(watched)
+        self._control.report(self.reports())
 
     def stop(self) -> None:
         """Stop all flows and say so in their state."""
         for watched in self._watched:
             self._end(watched)
             if watched.standing.state is not State.FAILED:
-                self._enter(watched, Standing(State.STOPPED, restarts=watched.standing.restarts))
+                self._enter(watched, replace(watched.standing, state=State.STOPPED))
+        self._control.report(self.reports())
 
     def reports(self) -> list[FlowReport]:
-        return [self._report(watched) for watched in self._watched]
+        """How the flows stand that no other process has."""
+        return [self._report(watched) for watched in self._watched if watched.is_known and not watched.is_elsewhere]
 
     def _look(self, watched: _Watched) -> None:
-        wish = watched.directory.wish()
+        wish = self._control.wish(watched.flow.name)
+        if wish is None:
+            return
+        self._remember(watched)
         step = next_step(watched.standing, wish, self._clock.monotonic())
         try:
+            if step is Step.START or watched.running is not None:
+                _refuse_if_elsewhere(watched.flow.name, wish)
             if step is Step.START:
                 self._start(watched, wish)
             elif step is Step.STOP:
@@ -125,13 +146,34 @@ class Worker:
             elif watched.running is not None:
                 self._follow(watched, watched.running)
         except (FlowRunsElsewhere, OSError) as fault:
-            # Somebody else has the flow, or its directory cannot be used now: both may be over at the next try.
+            # Another process has the flow, or its directory cannot be used now: both may be over at the next try.
+            watched.is_elsewhere = isinstance(fault, FlowRunsElsewhere)
             self._fail(watched, str(fault), is_final=False, wish=wish)
         except FlowFailed as fault:
             self._fail(watched, str(fault), is_final=fault.is_final, wish=wish)
 
+    def _remember(self, watched: _Watched) -> None:
+        """Go on counting where the last worker stopped."""
+        if watched.is_known:
+            return
+        watched.is_known = True
+        known = self._control.known(watched.flow.name)
+        if known is None:
+            if watched.directory.take_old_pause():
+                self._control.pause(watched.flow.name)
+            return
+        watched.before = Progress(
+            batches=known.batches,
+            batch=known.batch,
+            rows=known.rows,
+            bad_rows=known.bad_rows,
+            skipped_rows=known.skipped_rows,
+        )
+        watched.standing = replace(watched.standing, restarts=known.restarts, cause=known.cause)
+
     def _start(self, watched: _Watched, wish: Wish) -> None:
         watched.held.enter_context(watched.directory.locked())
+        watched.is_elsewhere = False
         watched.running = self._runner.start(watched.flow, watched.directory)
         self._enter(watched, started(watched.standing, wish))
 
@@ -143,7 +185,6 @@ class Worker:
             watched.standing = completed_batch(watched.standing)
             self._tell(_line(watched.flow.name, seen))
         watched.progress = seen
-        self._save(watched)
 
     def _fail(self, watched: _Watched, cause: str, *, is_final: bool, wish: Wish) -> None:
         self._end(watched)
@@ -165,39 +206,41 @@ class Worker:
         if standing.state is not watched.standing.state or not watched.since:
             watched.since = self._now()
         watched.standing = standing
-        self._save(watched)
         if standing.state in (State.RUNNING, State.PAUSED, State.STOPPED):
             self._tell(f"{watched.flow.name}: {standing.state}")
 
-    def _save(self, watched: _Watched) -> None:
-        """Write down how it stands, unless another process runs the flow: then that one's report counts."""
-        try:
-            if watched.running is not None or not watched.directory.is_locked():
-                watched.directory.save_report(self._report(watched))
-        except OSError as fault:
-            # Nothing lives by the file, so a full disk must not end flows that write elsewhere.
-            self._tell(f"{watched.flow.name}: its state was not written down: {fault}")
-
     def _report(self, watched: _Watched) -> FlowReport:
+        flow, standing = watched.flow, watched.standing
         total = _sum(watched.before, watched.progress)
         return FlowReport(
-            name=watched.flow.name,
-            state=watched.standing.state,
-            cause=watched.standing.cause,
+            name=flow.name,
+            state=standing.state,
+            cause=standing.cause,
+            note=watched.progress.note,
             since=watched.since,
-            updated=self._now(),
-            restarts=watched.standing.restarts,
+            restarts=standing.restarts,
+            batches=total.batches,
             batch=total.batch,
             rows=total.rows,
             rows_per_second=total.rows_per_second,
             batch_seconds=total.batch_seconds,
-            lag=total.lag,
+            lag=total.lag if standing.state is State.RUNNING else None,
             bad_rows=total.bad_rows,
+            skipped_rows=total.skipped_rows,
+            queue=flow.source.queue,
+            group=flow.group,
+            error_queue=flow.errors_to,
+            host=socket.gethostname(),
             pid=os.getpid(),
         )
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self._clock.now_us() / 1_000_000, UTC).isoformat(timespec="milliseconds")
+
+
+def _refuse_if_elsewhere(name: str, wish: Wish) -> None:
+    if wish.runs_at:
+        raise FlowRunsElsewhere(f"flow {name!r} runs in another worker ({wish.runs_at})", remedy="Stop that one")
 
 
 def _sum(before: Progress, now: Progress) -> Progress:
@@ -207,12 +250,14 @@ def _sum(before: Progress, now: Progress) -> Progress:
         before.rows + now.rows,
         now.rows_per_second,
         now.batch_seconds,
-        before.lag if now.lag is None else now.lag,
+        now.lag,
         before.bad_rows + now.bad_rows,
+        before.skipped_rows + now.skipped_rows,
     )
 
 
 def _line(name: str, progress: Progress) -> str:
     lag = "" if progress.lag is None else f", lag {progress.lag:,}"
     bad = f", {progress.bad_rows:,} bad" if progress.bad_rows else ""
+    bad += f", {progress.skipped_rows:,} skipped" if progress.skipped_rows else ""
     return f"{name}: batch {progress.batch}: {progress.rows:,} rows read{bad}{lag} ({progress.batch_seconds:.1f} s)"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from forebay.commitlog.filesystem import AlreadyLocked, File, Filesystem, Kind, Lock
 from forebay.errors import StoreUnavailable
+from forebay.filesystem import AlreadyLocked, File, Filesystem, Kind, Lock
 from forebay.ingest.buffer_writes import Appended, Lane, refusal, write_or_take_back
 from forebay.ingest.failed_directory import FailedDirectory
 from forebay.ingest.positions import Positions

@@ -7,8 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from forebay.commitlog.filesystem import File, is_disk_full, write_fully
 from forebay.errors import StoreUnavailable
+from forebay.filesystem import File, is_disk_full, write_fully
 
 
 class Lane(StrEnum):

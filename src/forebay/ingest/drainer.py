@@ -18,8 +18,8 @@ from pathlib import Path
 from forebay.broker.encryption import Cipher
 from forebay.broker.messages import FAILED, UNKNOWN, Pushed, PushItem
 from forebay.clock import Clock
-from forebay.commitlog.filesystem import File
 from forebay.errors import AppendFailed, StoreUnavailable
+from forebay.filesystem import File
 from forebay.ingest.backlog import Known
 from forebay.ingest.event import Event, item_of
 from forebay.ingest.frames import Chunk, chunks

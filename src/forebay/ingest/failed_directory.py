@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from forebay.commitlog.filesystem import Filesystem, Kind
 from forebay.errors import StoreUnavailable
+from forebay.filesystem import Filesystem, Kind
 from forebay.ingest.buffer_writes import Appended, BufferFull, Lane, write_or_take_back
 from forebay.ingest.frames import Damage
 

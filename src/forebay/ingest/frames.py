@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from forebay.commitlog.filesystem import File
+from forebay.filesystem import File
 from forebay.ingest.event import FRAME_BYTES_MAX, LENGTH_BYTES, Event, NotAnEvent, read_event
 
 CHUNK_BYTES = 4 << 20

@@ -12,8 +12,8 @@ from forebay.broker.encryption import Cipher
 from forebay.broker.messages import FAILED, UNKNOWN, Pushed, PushItem
 from forebay.broker.store import Store, Waker
 from forebay.clock import Clock
-from forebay.commitlog.filesystem import Filesystem
 from forebay.errors import AppendFailed, BufferExhausted, ForebayError, StoreUnavailable
+from forebay.filesystem import Filesystem
 from forebay.ingest.backlog import Place
 from forebay.ingest.buffer_writes import BufferFull, Lane
 from forebay.ingest.event import frames_of

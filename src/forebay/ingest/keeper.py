@@ -18,8 +18,8 @@ from forebay.broker.encryption import Cipher
 from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.store import PUSH_MAINTENANCE, Store, Waker
 from forebay.clock import Clock
-from forebay.commitlog.filesystem import Filesystem
 from forebay.errors import AppendFailed, ForebayError, StoreUnavailable
+from forebay.filesystem import Filesystem
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.drainer import DrainEnded, Drainer

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from forebay.clock import Clock
-from forebay.commitlog.filesystem import File
 from forebay.errors import StoreUnavailable
+from forebay.filesystem import File
 from forebay.ingest.backlog import Known
 from forebay.ingest.buffer_writes import Appended, BufferFull
 from forebay.ingest.event import Event

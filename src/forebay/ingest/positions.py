@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from forebay.commitlog.filesystem import Filesystem, Kind, write_fully
+from forebay.filesystem import Filesystem, Kind, write_fully
 
 
 class Positions:

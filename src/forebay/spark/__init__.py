@@ -12,11 +12,20 @@
 This is the only room that imports PySpark. It talks to the servers over HTTP, from driver and executors, with the
 standard library and PyArrow alone: that is all an executor needs, the package itself is sent to it.
 
-**Reading.** An offset is `{"seq": next}`. A batch is a range of seqs; it is split into ranges, and each task fetches
-its own as Arrow and hands it to Spark without looking at rows. Everything below the server's `nextSeq` never changes,
-so a batch that is read again has the same rows, unless messages were deleted or retention took them meanwhile.
+**Reading.** An offset has the next seq, and says of which queue (`positions`). A batch is a range of seqs; it is split
+into ranges, and each task fetches its own as Arrow and hands it to Spark without looking at rows. Everything below the
+server's `nextSeq` never changes, so a batch that is read again has the same rows, unless messages were deleted.
 
-**Writing.** Tasks stage rows, the driver commits the stages by (query, batch). See `sink`.
+**A table** is a snapshot: identity and seqs are fixed when the frame is loaded. Spark asks the source for its schema
+then, and keeps the object for all queries on the frame. A Connect session plans every query anew, from the options: its
+reader fixes them in `load` (`connect_reader`).
+
+**Nothing is missed in silence.** The server knows what retention removed and what was lost. The driver asks for it with
+every batch, and each task with its range; `failOnDataLoss` decides whether the query ends or goes on and logs it. What
+is deleted by itself, or never was (a transaction that was refused), is no loss. A stream holds back the retention of
+finished messages (`holdRetention`).
+
+**Writing.** Tasks stage rows, the driver commits the stages by (query, batch, queue). See `sink`.
 
 **What happens when**
 
@@ -25,9 +34,11 @@ so a batch that is read again has the same rows, unless messages were deleted or
 | a server is killed while a task reads | the task asks again, here or at another URL, behind the last row it has |
 | a server is away longer than `retryTimeout` | the query fails; started again, it repeats the batch |
 | retention removes what was to be read | `failOnDataLoss`: the query fails with the seqs, or goes on and logs them |
+| the queue is deleted and made again | `failOnDataLoss`: the query fails with both, or begins anew and logs it |
 | a task or an executor dies | Spark runs the task again; what it staged before is never committed |
 | the driver dies before the commit | nothing was visible; started again, the query repeats the batch |
 | the driver dies after the commit | the same, and the server answers that this (query, batch) is committed already |
+| a batch repeated has other rows | the commit is refused, and the query fails with the numbers (`onDifferentRepeat`) |
 | the answer of a commit is lost | it is asked again, with the same end |
 
 Exactly once holds for as long as the server remembers commits (`server.commit_retention`) and the checkpoint is kept.
@@ -38,9 +49,10 @@ may be silent for 120 s in the middle of an answer. The group's cursor is moved 
 that a query which is stopped may leave it one batch behind, and is not part of any guarantee.
 """
 
+from forebay.spark.builtin.json_parsing import json_columns
 from forebay.spark.java import Java, JavaNotFound, find_java
 from forebay.spark.options import OptionsRefused
-from forebay.spark.queues import MessagesGone
+from forebay.spark.queues import MessagesGone, MessagesMissing, QueueIsAnother
 from forebay.spark.session import register, ship, spark_session, start_session
 from forebay.spark.source import ForebaySource
 from forebay.spark.wire import ServerRefused, ServersAway
@@ -50,9 +62,12 @@ __all__ = [
     "start_session",
     "register",
     "ship",
+    "json_columns",
     "ForebaySource",
     "OptionsRefused",
     "MessagesGone",
+    "MessagesMissing",
+    "QueueIsAnother",
     "ServerRefused",
     "ServersAway",
     "find_java",

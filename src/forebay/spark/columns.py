@@ -3,10 +3,10 @@
     seq BIGINT, partition STRING, transaction_id STRING, trace_id STRING, headers STRING, created_at TIMESTAMP,
     payload BINARY                                  with payloadAs=binary
     payload STRING                                  with payloadAs=string: the same bytes, not checked to be UTF-8
-    <the columns of schema>, _corrupt STRING        with payloadAs=json
 
-`trace_id` and `headers` are null where there are none. Spark demands its own Arrow schema to the letter, so batches are
-put under it without a copy of their buffers.
+`trace_id` and `headers` are null where there are none. With `payloadAs=json` the reader puts columns in the place
+of the bytes: see `json_frames`. Spark demands its own Arrow schema to the letter, so batches are put under it without a
+copy of their buffers.
 """
 
 from __future__ import annotations
@@ -15,56 +15,60 @@ from collections.abc import Callable
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
 
 from forebay.errors import Permanent
-from forebay.spark.json_columns import CORRUPT, JsonColumns, refuse_unreadable
 from forebay.spark.options import ReadOptions
 
-OWN_COLUMNS = ("seq", "partition", "transaction_id", "trace_id", "headers", "created_at")
-_OWN_DDL = "seq BIGINT, partition STRING, transaction_id STRING, trace_id STRING, headers STRING, created_at TIMESTAMP"
+_OWN = StructType()
+for _name, _kind in {
+    "seq": LongType(),
+    "partition": StringType(),
+    "transaction_id": StringType(),
+    "trace_id": StringType(),
+    "headers": StringType(),
+    "created_at": TimestampType(),
+}.items():
+    _OWN.add(_name, _kind)
+OWN_COLUMNS = tuple(_OWN.fieldNames())
 
 Shaping = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def ddl(options: ReadOptions) -> str:
     """The schema as Spark's SQL writes it."""
-    if options.payload_as == "json":
-        return f"{_OWN_DDL}, {options.schema}, {CORRUPT} STRING"
-    return f"{_OWN_DDL}, payload {options.payload_as.upper()}"
+    return _written(message_schema(options))
+
+
+def message_schema(options: ReadOptions) -> StructType:
+    """The columns that a reader gives. All are nullable: Java believes a NOT NULL without looking."""
+    payload = StringType() if options.payload_as == "string" else BinaryType()
+    return StructType([*_OWN.fields]).add("payload", payload)
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> None:
-    """Refuse a schema that is not ours: one given with `.schema(…)`, or columns that hide the message's own."""
-    names = schema.fieldNames()
-    is_json = options.payload_as == "json"
-    is_ours = tuple(names[: len(OWN_COLUMNS)]) == OWN_COLUMNS and (
-        names[-1:] == [CORRUPT] if is_json else names[len(OWN_COLUMNS) :] == ["payload"]
-    )
-    if not is_ours:
+    """Refuse a schema that is not ours, given with `.schema(…)`."""
+    wanted = message_schema(options)
+    given = [(field.name, field.dataType, field.nullable) for field in schema]
+    if given != [(field.name, field.dataType, field.nullable) for field in wanted]:
         raise Permanent(
-            f"the columns of a queue are {', '.join(OWN_COLUMNS)} and the payload, not {', '.join(names)}",
-            remedy="Leave out .schema(…); the columns of a JSON payload go into the option schema",
+            f"the columns of a queue are {_written(wanted)}, not {_written(schema)}",
+            remedy="Leave out .schema(…); with payloadAs=json it names the columns of the payload",
         )
-    doubled = sorted({name for name in names if [other.lower() for other in names].count(name.lower()) > 1})
-    if doubled:
-        raise Permanent(
-            f"the option schema names {', '.join(doubled)}, which a message has already or twice",
-            remedy="Leave the column out, or read the payload as a string and use from_json under another name",
-        )
-    if is_json:
-        refuse_unreadable(schema.fields[len(OWN_COLUMNS) : -1])
 
 
 def shaping(schema: StructType, options: ReadOptions) -> Shaping:
     """What turns a batch of the server into one of Spark's."""
     wanted = to_arrow_schema(schema, timezone="UTC")
-    if options.payload_as == "json":
-        parse = JsonColumns(pa.schema(list(wanted)[len(OWN_COLUMNS) : -1]))
-        return lambda batch: _put_under(wanted, [*_own(batch), *parse(batch.column("payload"))])
     if options.payload_as == "string":
         return lambda batch: _put_under(wanted, [*_own(batch), batch.column("payload").view(pa.string())])
     return lambda batch: _put_under(wanted, [*_own(batch), batch.column("payload")])
+
+
+def _written(schema: StructType) -> str:
+    return ", ".join(
+        f"{field.name} {field.dataType.simpleString()}{'' if field.nullable else ' not null'}" for field in schema
+    )
 
 
 def _own(batch: pa.RecordBatch) -> list[pa.Array]:

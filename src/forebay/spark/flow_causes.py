@@ -9,6 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from forebay.errors import ForebayError
 
 CAUSE_LINES_MAX = 12
+TRACEBACK_CHARACTERS_MAX = 8_000
 _TRACEBACK = "Traceback (most recent call last):"
 _NOT_THE_ERROR = ("\t", ". SQLSTATE")
 
@@ -26,6 +27,15 @@ def cause_of(fault: BaseException) -> str:
     text = str(fault).split("JVM stacktrace", 1)[0].split("=== Streaming Query ===", 1)[0].strip()
     lines = (_behind_the_stack(text) if _TRACEBACK in text else text).splitlines()
     return "\n".join(lines[:CAUSE_LINES_MAX]) or type(fault).__name__
+
+
+def traceback_of(failure: str) -> str:
+    """Python's tracebacks as they are, without Java's stack behind them; empty if there is none."""
+    if _TRACEBACK not in failure:
+        return ""
+    text = failure[failure.index(_TRACEBACK) :].split("JVM stacktrace", 1)[0]
+    lines = takewhile(lambda line: not line.startswith(_NOT_THE_ERROR), text.splitlines())
+    return "\n".join(lines).strip()[-TRACEBACK_CHARACTERS_MAX:]
 
 
 def _behind_the_stack(text: str) -> str:

@@ -1,6 +1,7 @@
 """From a flow's definition to frames of Spark: what goes to the sink, and the bad records.
 
-Nothing is started here and no row is read, so `forebay flows check` compiles a flow exactly as the worker does.
+Nothing is started here and no row is read, so `forebay flows check` compiles a flow exactly as the worker does. The
+same actions can be put over a table of messages (`on_table`), which is how records that fail are searched for.
 
 **Bad records** are found by a plan of their own, over the same queue: a payload that is too large, that is not UTF-8,
 that does not parse, or that an action rejects. The main plan leaves out what the other one takes, by the same
@@ -14,9 +15,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import takewhile
 from typing import ParamSpec, TypeVar
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
@@ -27,10 +29,11 @@ from pyspark.sql import functions as f
 from forebay.errors import ForebayError, Permanent
 from forebay.flows.action import ActionContext, DataFrameAction
 from forebay.flows.checks import params_of
-from forebay.flows.definition import Action, ClassAction, Flow, QueueSink, Source, SqlAction, source_options
+from forebay.flows.definition import Action, ClassAction, Flow, QueueSink, Source, SqlAction, Table, source_options
 from forebay.flows.registry import find_action
 from forebay.spark.builtin.event_time import interval
 from forebay.spark.builtin.json_parsing import CAUSE, is_text, not_text, parsed, text_of, unparsed
+from forebay.spark.flow_causes import cause_of
 
 PAYLOAD = "payload"
 MESSAGE_COLUMNS = ("partition", "trace_id", "headers")
@@ -38,6 +41,7 @@ TRANSACTION_ID = "transaction_id"
 GIVEN_ANEW = ("seq", "created_at")
 """What a message has from its queue; in another queue it gets others."""
 _TOLD = ("seq", "partition", TRANSACTION_ID, "created_at")
+_OF_THE_PLAN = ("'", "+-", ":-", "== SQL", "Project ", "Filter ")
 _numbers = itertools.count(1)
 
 P = ParamSpec("P")
@@ -49,7 +53,7 @@ class DoesNotCompile(Permanent):
 
     def __init__(self, key: str, cause: BaseException | str) -> None:
         self.key = key
-        self.cause = _told(cause) if isinstance(cause, BaseException) else cause
+        self.cause = told(cause) if isinstance(cause, BaseException) else cause
         super().__init__(f"{key}: {self.cause}")
 
 
@@ -59,24 +63,59 @@ class FlowPlan:
     bad: DataFrame | None
 
 
-def flow_plan(spark: SparkSession, flow: Flow, url: str | None = None) -> FlowPlan:
-    """Compile a flow. Raises DoesNotCompile. Without `url` the session's own server is read."""
+def flow_plan(spark: SparkSession, flow: Flow, url: str | None = None, without: Sequence[int] = ()) -> FlowPlan:
+    """Compile a flow. Raises DoesNotCompile. Without `url` the session's own server is read.
+
+    `without` are seqs that the flow leaves out: records on which an action fails.
+    """
     options = source_options(flow) if url is None else {**source_options(flow), "url": url}
-    output, rejected = _Compiler(spark, flow, options).compiled()
+
+    def stream() -> DataFrame:
+        read = spark.readStream.format("forebay").options(**options).load()
+        return read.where(~f.col("seq").isin(list(without))) if without else read
+
+    output, rejected = _Compiler(spark, flow, stream).compiled()
     if not rejected:
         return FlowPlan(output, None)
     # The group's cursor follows the main query alone, so the other one reads for no group.
     options.pop("group")
-    _, rejected = _Compiler(spark, flow, options).compiled()
-    return FlowPlan(output, reduce(DataFrame.unionByName, [_letters(frame, flow) for frame in rejected]))
+    _, rejected = _Compiler(spark, flow, stream).compiled()
+    return FlowPlan(output, _all_letters(rejected, flow))
+
+
+def compiled_on(spark: SparkSession, flow: Flow, read: Callable[[], DataFrame]) -> tuple[DataFrame, DataFrame | None]:
+    """What goes to the sink, and the letters for the error queue, over messages from elsewhere."""
+    output, rejected = _Compiler(spark, flow, read).compiled()
+    return output, _all_letters(rejected, flow) if rejected else None
+
+
+class FlowOnTable:
+    """A flow's actions over a table of messages, or only the first of them. A context manager: it drops its views."""
+
+    def __init__(self, spark: SparkSession, flow: Flow, messages: DataFrame, actions: int | None = None) -> None:
+        self._compiler = _Compiler(spark, flow, lambda: messages, actions)
+        self.output, rejected = self._compiler.compiled()
+        """With all actions as the sink gets it."""
+        self.bad = _all_letters(rejected, flow) if rejected else None
+
+    def __enter__(self) -> FlowOnTable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._compiler.drop_views()
 
 
 class _Compiler:
-    def __init__(self, spark: SparkSession, flow: Flow, options: Mapping[str, str]) -> None:
+    def __init__(
+        self, spark: SparkSession, flow: Flow, read: Callable[[], DataFrame], actions: int | None = None
+    ) -> None:
         self._spark = spark
         self._flow = flow
-        self._options = dict(options)
+        self._read = read
+        self._actions = flow.actions if actions is None else flow.actions[:actions]
+        self._is_whole = actions is None
         self._prefix = f"forebay_{re.sub(r'[^a-z0-9]', '_', flow.name.lower())}_{next(_numbers)}"
+        self._views: list[str] = []
         self._tables: dict[str, DataFrame] = {}
         self._has_watermark = flow.watermark is None
 
@@ -86,18 +125,23 @@ class _Compiler:
         for name in flow.tables:
             self._tables[name] = self._checked(f"tables.{name}", self._table, name)
         raw = self._checked("source", self._read)
+        is_streaming = raw.isStreaming
         frame, rejected = self._checked("source", _judged, raw, flow.source)
         frame = self._checked("watermark", self._watermarked, frame)
-        for index, action in enumerate(flow.actions):
+        for index, action in enumerate(self._actions):
             key = f"actions.{index} ({action.name})"
             frame = self._checked(key, self._act, frame, action, index, rejected)
             frame = self._checked("watermark", self._watermarked, frame)
-            if not frame.isStreaming:
+            if is_streaming and not frame.isStreaming:
                 raise DoesNotCompile(key, "its result does not depend on `input`")
+        if not self._is_whole:
+            return frame, rejected
         if not self._has_watermark and flow.watermark is not None:
             raise DoesNotCompile("watermark", f"no action gives a column {flow.watermark.column!r}")
         if isinstance(flow.sink, QueueSink):
             frame = self._checked("sink", _messages, frame, flow.sink)
+        else:
+            self._checked("sink.table.partitionBy", _check_partitions, frame, flow.sink.table)
         return frame, rejected
 
     def _checked(self, key: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
@@ -112,8 +156,10 @@ class _Compiler:
             raise DoesNotCompile(key, fault) from fault
         return made
 
-    def _read(self) -> DataFrame:
-        return self._spark.readStream.format("forebay").options(**self._options).load()
+    def drop_views(self) -> None:
+        """For plans that were run to their end: others may still look for their views."""
+        for view in self._views:
+            self._spark.catalog.dropTempView(view)
 
     def _table(self, name: str) -> DataFrame:
         table = self._flow.tables[name]
@@ -147,12 +193,13 @@ class _Compiler:
         for name, below in views.items():
             view = f"{self._prefix}_{index}_{name}"
             below.createOrReplaceTempView(view)
+            self._views.append(view)
             tables.append(f"`{name}` AS (TABLE `{view}`)")
         # In parentheses, so that the SQL may begin with a WITH of its own.
         try:
             return self._spark.sql(f"WITH {', '.join(tables)} (\n{action.sql.strip().rstrip(';')}\n)")
         except PySparkException as fault:
-            raise Permanent(_line_before(_told(fault))) from fault
+            raise Permanent(_line_before(told(fault))) from fault
 
 
 def made_action(action: ClassAction) -> DataFrameAction:
@@ -199,16 +246,33 @@ def _messages(frame: DataFrame, sink: QueueSink) -> DataFrame:
     return frame.select(_column(PAYLOAD), *own)
 
 
-def _letters(rejected: DataFrame, flow: Flow) -> DataFrame:
-    """Messages for the error queue: the payload as it came, and in the headers what is wrong with it."""
+def _check_partitions(frame: DataFrame, table: Table) -> None:
+    known = {name.lower() for name in frame.columns}
+    missing = [name for name in table.partition_by if name.lower() not in known]
+    if missing:
+        raise Permanent(f"there is no column {', '.join(missing)}; the columns are {', '.join(frame.columns)}")
+    if table.partition_by and len(table.partition_by) == len(frame.columns):
+        raise Permanent("no column is left for the files: all of them are in partitionBy")
+
+
+def _all_letters(rejected: Sequence[DataFrame], flow: Flow) -> DataFrame:
+    return reduce(DataFrame.unionByName, [letters(frame, flow) for frame in rejected])
+
+
+def letters(rejected: DataFrame, flow: Flow, *more: str, ids: Column | None = None) -> DataFrame:
+    """Messages for the error queue: the payload as it came, and in the headers what is wrong with it.
+
+    `more` names columns that are told in the headers too, `ids` gives the letters transaction ids of their own.
+    """
     payload = _column(PAYLOAD) if PAYLOAD in rejected.columns else f.to_json(f.struct("*"))
-    known = [_column(name) for name in _TOLD if name in rejected.columns]
+    known = [_column(name) for name in (*more, *_TOLD) if name in rejected.columns]
     headers = f.to_json(
         f.struct(f.lit(flow.name).alias("flow"), f.lit(flow.source.queue).alias("queue"), CAUSE, *known)
     )
     partition = _column("partition") if "partition" in rejected.columns else f.lit(None).cast("string")
+    own = [] if ids is None else [ids.alias(TRANSACTION_ID)]
     return rejected.select(
-        payload.cast("binary").alias(PAYLOAD), partition.alias("partition"), headers.alias("headers")
+        payload.cast("binary").alias(PAYLOAD), partition.alias("partition"), headers.alias("headers"), *own
     )
 
 
@@ -216,13 +280,15 @@ def _column(name: str) -> Column:
     return f.col(f"`{name}`")
 
 
-def _told(cause: BaseException) -> str:
-    """What went wrong, in a line: Spark adds plans and stacks."""
+def told(cause: BaseException) -> str:
+    """What went wrong, whole: without the plans and stacks that Spark adds."""
     if isinstance(cause, ForebayError):
         return str(cause)
-    if isinstance(cause, PySparkException):
-        return str(cause).strip().partition("\n")[0].rstrip("; ")
-    return f"{type(cause).__name__}: {cause}"
+    if not isinstance(cause, PySparkException):
+        return f"{type(cause).__name__}: {cause}"
+    text = cause_of(cause)
+    lines = takewhile(lambda line: line.strip() and not line.startswith(_OF_THE_PLAN), text.splitlines())
+    return "\n".join(lines).rstrip("; ") or text
 
 
 def _line_before(text: str) -> str:

@@ -2,7 +2,11 @@
 
 **Exactly once.** Both queries keep their own checkpoint. A batch that a crash cut short is repeated with the same rows
 and the same number, and a queue takes each (query, batch) once: see `forebay.spark.sink`. Bad records reach the error
-queue by the same way. A table is as exactly once as its format is.
+queue by the same way. Files of a table are published once (`exact_files`); a table of another kind is as exactly once
+as its format is.
+
+**Records that fail.** When a query fails and a record may be to blame, both queries stop, `flow_narrowing` searches for
+the record in a thread of its own and sets it aside, and both go on from their checkpoints without it.
 
 **Failures.** What is wrong with the definition is final; everything else may be over at the next try. The worker
 decides what follows. The source's queue is made if it is not there yet, so that a flow can wait for its first message.
@@ -12,7 +16,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_all
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -24,13 +30,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from forebay.errors import Transient
+from forebay.errors import ForebayError, Transient
 from forebay.flows.definition import Flow, TableSink
-from forebay.flows.flow_directory import FlowDirectory
+from forebay.flows.flow_directory import FlowDirectory, SetAside
 from forebay.flows.worker import FlowFailed, Progress
+from forebay.spark.exact_files import batch_writer, exact_root
 from forebay.spark.flow_causes import cause_of, end_of
+from forebay.spark.flow_narrowing import FlowNarrowing
 from forebay.spark.flow_plan import DoesNotCompile, flow_plan
 from forebay.spark.options import Connection
+from forebay.spark.record_faults import Blame, blame
 from forebay.spark.wire import ServerRefused, Wire
 
 BEGIN_SECONDS_MAX = 30.0
@@ -57,16 +66,23 @@ class SparkRunner:
 
     def __init__(self, spark: SparkSession, connection: Connection, *, is_once: bool = False) -> None:
         self._spark = spark
+        self._connection = connection
         self._url = ",".join(connection.urls)
         self._wire = Wire(connection._replace(retry_seconds=START_RETRY_SECONDS))
         self._is_once = is_once
 
     def start(self, flow: Flow, directory: FlowDirectory) -> SparkFlow:
         """Start the queries of a flow; with `is_once` they end when they have read what is there now."""
+        narrowing = FlowNarrowing(self._spark, flow, directory, self._connection)
+        running = SparkFlow(lambda: self._queries(flow, directory, narrowing), flow, narrowing)
+        running.begin()
+        return running
+
+    def _queries(self, flow: Flow, directory: FlowDirectory, narrowing: FlowNarrowing) -> list[StreamingQuery]:
         queries: list[StreamingQuery] = []
         try:
             self._make_queue(flow.source.queue)
-            plan = flow_plan(self._spark, flow, self._url)
+            plan = flow_plan(self._spark, flow, self._url, narrowing.left_out())
             if plan.bad is not None:
                 # First, so that it begins no later: a bad record is left out by the other one and must be seen here.
                 writer = self._writer(plan.bad, flow, directory.errors_checkpoint(flow), suffix=".errors")
@@ -82,7 +98,7 @@ class SparkRunner:
             if isinstance(fault, _GONE) and _is_gone(self._spark):
                 raise SparkGone from fault
             raise FlowFailed(cause_of(fault), is_final=isinstance(fault, DoesNotCompile | AnalysisException)) from fault
-        return SparkFlow(queries)
+        return queries
 
     def _make_queue(self, queue: str) -> None:
         try:
@@ -100,12 +116,18 @@ class SparkRunner:
 
     def _start_queue(self, writer: DataStreamWriter, queue: str) -> StreamingQuery:
         # The key of the server is the session's: options of a query are shown in its plan.
-        return writer.format("forebay").options(queue=queue, url=self._url).start()
+        # A query writes to one queue, once per batch: a repeat with other rows is the batch computed again, by actions
+        # that do not give the same result twice. What was committed first is its result.
+        options = {"queue": queue, "url": self._url, "onDifferentRepeat": "keep"}
+        return writer.format("forebay").options(**options).start()
 
     def _start_sink(self, writer: DataStreamWriter, flow: Flow) -> StreamingQuery:
         if not isinstance(flow.sink, TableSink):
             return self._start_queue(writer, flow.sink.queue)
         table = flow.sink.table
+        root = exact_root(self._spark, table)
+        if root is not None:
+            return writer.outputMode(table.mode).foreachBatch(batch_writer(root, table)).start()
         writer = writer.format(table.format).outputMode(table.mode).options(**table.options)
         if table.partition_by:
             writer = writer.partitionBy(*table.partition_by)
@@ -115,17 +137,28 @@ class SparkRunner:
 class SparkFlow:
     """The running queries of one flow: the first writes to the sink, the second the bad records."""
 
-    def __init__(self, queries: Sequence[StreamingQuery]) -> None:
-        self._queries = queries
-        self._counted = [_Counted() for _ in queries]
+    def __init__(self, start: Callable[[], list[StreamingQuery]], flow: Flow, narrowing: FlowNarrowing) -> None:
+        self._start = start
+        self._flow = flow
+        self._narrowing = narrowing
+        self._queries: Sequence[StreamingQuery] = ()
+        self._counted: list[_Counted] = []
+        self._search: Future[list[SetAside]] | None = None
+        self._set_aside = 0
+        self._skipped = 0
+
+    def begin(self) -> None:
+        """Start the queries, the first time or again."""
+        self._queries = self._start()
+        self._counted = self._counted or [_Counted() for _ in self._queries]
 
     def check(self) -> Progress:
         """How far they have come. Raises FlowFailed if one has ended, SparkGone if Spark has."""
         try:
-            for query, counted in zip(self._queries, self._counted, strict=True):
-                if not query.isActive:
-                    raise FlowFailed(end_of(query))
-                counted.look(query)
+            if self._search is not None:
+                self._follow_search(self._search)
+            else:
+                self._look(is_end_expected=False)
         except _GONE as gone:
             raise SparkGone from gone
         return self._progress()
@@ -133,32 +166,88 @@ class SparkFlow:
     def wait(self, pause_seconds: float = POLL_SECONDS) -> Progress:
         """Wait until all queries have ended by themselves. Raises FlowFailed if one failed, SparkGone if Spark did."""
         try:
-            while any(query.isActive for query in self._queries):
-                if any(not query.isActive and query.exception() for query in self._queries):
+            while True:
+                is_over = self._search is None and not any(query.isActive for query in self._queries)
+                if self._search is not None:
+                    self._follow_search(self._search)
+                else:
+                    self._look(is_end_expected=True)
+                if is_over and self._search is None:
                     break
                 time.sleep(pause_seconds)
-            failed = [query for query in self._queries if query.exception()]
-            if failed:
-                self.stop()
-                raise FlowFailed(end_of(failed[0]))
-            for query, counted in zip(self._queries, self._counted, strict=True):
-                counted.look(query)
+        except FlowFailed:
+            self.stop()
+            raise
         except _GONE as gone:
             raise SparkGone from gone
         return self._progress()
 
     def stop(self) -> Progress:
+        if self._search is not None:
+            with suppress(*_GONE):
+                self._narrowing.stop()
+            wait_for_all([self._search])
         _stop(self._queries)
         # What was told between the last look and the stop; nothing if Spark itself is gone.
         with suppress(*_GONE):
-            for query, counted in zip(self._queries, self._counted, strict=True):
-                counted.look(query)
+            self._count()
         return self._progress()
+
+    def _look(self, *, is_end_expected: bool) -> None:
+        """Count, and see to a query that has ended."""
+        for index, query in enumerate(self._queries):
+            if query.isActive:
+                continue
+            fault = query.exception()
+            if fault is not None or not is_end_expected:
+                return self._ended(query, None if fault is None else str(fault), of_errors=index > 0)
+        self._count()
+        return None
+
+    def _ended(self, query: StreamingQuery, failure: str | None, *, of_errors: bool) -> None:
+        """Search for the record that is to blame, or fail."""
+        if failure is None or not self._flow.may_set_aside or blame(failure) is Blame.WORLD:
+            raise FlowFailed(end_of(query))
+        _stop(self._queries)
+        self._count()
+        thread = ThreadPoolExecutor(1, "forebay-narrowing")
+        self._search = thread.submit(self._narrowing.search, failure, of_errors=of_errors)
+        thread.shutdown(wait=False)
+
+    def _follow_search(self, search: Future[list[SetAside]]) -> None:
+        if not search.done():
+            return
+        self._search = None
+        try:
+            found = search.result()
+        except ForebayError:
+            raise
+        except Exception as fault:
+            if isinstance(fault, _GONE):
+                raise
+            raise FlowFailed(cause_of(fault)) from fault
+        self._set_aside += sum(one.is_queued for one in found)
+        self._skipped += sum(not one.is_queued for one in found)
+        self.begin()
+
+    def _count(self) -> None:
+        for query, counted in zip(self._queries, self._counted, strict=True):
+            counted.look(query)
 
     def _progress(self) -> Progress:
         main = self._counted[0]
         bad = self._counted[1].rows_out if len(self._counted) > 1 else 0
-        return Progress(main.batches, main.batch, main.rows, main.rows_per_second, main.batch_seconds, main.lag, bad)
+        return Progress(
+            main.batches,
+            main.batch,
+            main.rows,
+            main.rows_per_second,
+            main.batch_seconds,
+            main.lag,
+            bad + self._set_aside,
+            self._skipped,
+            "looking for records that fail" if self._search is not None else "",
+        )
 
 
 class _Counted:
@@ -205,9 +294,10 @@ class _Counted:
         self.batches += 1
         self.batch = progress["batchId"]
         # A plan that reads its queue in several branches counts each row once per branch.
-        self.rows += progress["numInputRows"]
+        # By the attribute: Spark Connect tells only the sources' own counts, which it adds up.
+        self.rows += progress.numInputRows
         self.rows_out += max(progress["sink"]["numOutputRows"], 0)
-        self.rows_per_second = float(progress["processedRowsPerSecond"] or 0.0)
+        self.rows_per_second = float(progress.processedRowsPerSecond or 0.0)
         self.batch_seconds = progress["batchDuration"] / 1000
 
 

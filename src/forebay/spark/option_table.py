@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from forebay.spark.positions import offset_position, time_position
 
+FORMAT = "forebay"
 BATCH_READ = "spark.read"
 STREAM_READ = "spark.readStream"
 BATCH_WRITE = "write"
@@ -136,7 +137,7 @@ OPTIONS = (
         (BATCH_READ,),
         offset_position,
         "latest",
-        'Where the read ends: `latest` is what was there at planning; `{"seq": n}` is without n itself.',
+        'Where the read ends: `latest` is what was there when the frame was loaded; `{"seq": n}` is without n itself.',
     ),
     Option("endingTimestamp", (BATCH_READ,), time_position, "", "The same by time: only messages created before it."),
     Option("partition", READS, _list, "all", "Only these partitions of the queue, with commas between."),
@@ -169,8 +170,16 @@ OPTIONS = (
         READS,
         _switch,
         "true",
-        "Whether messages that retention removed before they were read stop the query. With false they are skipped, "
-        "and the log of the task says which.",
+        "Whether the query stops, with the numbers, when messages were removed or lost before it read them, or when "
+        "the queue was deleted and made again. With false it goes on without them, and the log says which.",
+    ),
+    Option(
+        "holdRetention",
+        (STREAM_READ,),
+        _seconds,
+        "86400s",
+        "For how long after it last showed itself a stream keeps `completedRetentionSeconds` from removing what it has "
+        "not read. 0 for not at all.",
     ),
     Option(
         "payloadAs",
@@ -178,14 +187,16 @@ OPTIONS = (
         PAYLOAD_AS_READ,
         "binary",
         "Reading: what the payload becomes: `binary`, `string` (the bytes as they are, not checked to be UTF-8), or "
-        "`json` with `schema`. Writing: `json` packs all columns that are not the message's own into one object.",
+        "`json` with `schema`: columns, as Spark's from_json makes them. Writing: `json` packs all columns that are "
+        "not the message's own into one object.",
     ),
     Option(
         "schema",
         READS,
         _text,
         "",
-        "For `payloadAs=json`: the columns of the payload as DDL, such as `user STRING, ms INT`.",
+        "For `payloadAs=json`: the columns of the payload as DDL, such as `user STRING, ms INT NOT NULL`. "
+        "`.schema(…)` does the same.",
     ),
     Option(
         "pushFilters",
@@ -195,13 +206,36 @@ OPTIONS = (
         "Let the server apply filters on `seq`, `partition` and `created_at`. Then query the loaded frame only once: "
         "Spark keeps the narrowed plan for every later query on it, which would miss rows.",
     ),
+    Option(
+        "snapshot",
+        (BATCH_READ,),
+        _text,
+        "",
+        "What the frame shows. Set by a Connect session when the frame is loaded, and by nobody else.",
+    ),
     Option("maxBytesPerStage", WRITES, _whole(1), "16777216", "How much a task sends to the server at a time."),
     Option(
         "producer",
         (BATCH_WRITE,),
         _text,
         "a new one for each write",
-        "With `epoch`: a write with the same two is done once, however often it is run. Made for `foreachBatch`.",
+        "With `epoch`: a write with the same two to the same queue is done once, however often it is run. Made for "
+        "`foreachBatch`.",
     ),
     Option("epoch", (BATCH_WRITE,), _text, "", "See `producer`: the batch's id."),
+    Option(
+        "writeName",
+        (BATCH_WRITE,),
+        _text,
+        "none",
+        "With `producer`: tells several writes of one batch to one queue apart.",
+    ),
+    Option(
+        "onDifferentRepeat",
+        WRITES,
+        _choice("fail", "keep"),
+        "fail",
+        "What follows when a write that was committed is repeated with other rows: the query fails with the numbers, "
+        "or the rows that were committed first are kept, and the log says so.",
+    ),
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from forebay.errors import Permanent
-from forebay.spark.option_table import BATCH_READ, OPTIONS, PAYLOAD_AS_WRITE, WRITES
+from forebay.spark.option_table import BATCH_READ, OPTIONS, PAYLOAD_AS_WRITE, STREAM_READ, WRITES
 from forebay.spark.positions import EARLIEST, LATEST, Position
 
 SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
@@ -52,8 +52,9 @@ class ReadOptions:
     rows_per_task_max: int | None = None
     is_loss_fatal: bool = True
     payload_as: str = "binary"
-    schema: str | None = None
     is_filter_pushed: bool = False
+    hold_seconds: float = 86_400.0
+    snapshot: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,9 @@ class WriteOptions:
     stage_bytes_max: int = 16 * 1024 * 1024
     producer: str | None = None
     epoch: str | None = None
+    write_name: str = ""
+    is_first_kept: bool = False
+    """Whether a repeat with other rows is left out, instead of failing the query."""
 
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
@@ -75,8 +79,14 @@ def read_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str]
     for kind in ("starting", "ending"):
         if f"{kind}Offsets" in found and f"{kind}Timestamp" in found:
             faults.append(f"{kind}Offsets and {kind}Timestamp: give one of them")
-    if (found.get("payloadAs") == "json") != ("schema" in found):
-        faults.append("payloadAs=json and schema belong together: one is given without the other")
+    if found.get("payloadAs") == "json":
+        # The readers of a prepared program do it themselves and ask here for bytes: see `json_frames`.
+        faults.append(
+            "payloadAs=json works in a Python program that has called forebay.spark.register(spark); elsewhere read "
+            "payloadAs=string and use from_json"
+        )
+    elif "schema" in found:
+        faults.append("schema belongs to payloadAs=json, which is not given")
     if faults:
         raise OptionsRefused(use, faults)
     begin = EARLIEST if use == BATCH_READ else LATEST
@@ -93,9 +103,27 @@ def read_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str]
         found.get("maxRecordsPerPartition"),
         found.get("failOnDataLoss", True),
         found.get("payloadAs", "binary"),
-        found.get("schema"),
         found.get("pushFilters", False),
+        found.get("holdRetention", 86_400.0),
+        found.get("snapshot"),
     )
+
+
+def is_for_a_stream(given: Mapping[str, str]) -> bool:
+    """Whether an option is given that only a stream has."""
+    options = (_BY_NAME.get(name.lower()) for name in given)
+    return any(option is not None and option.uses == (STREAM_READ,) for option in options)
+
+
+def refuse_options_of_tables(given: Mapping[str, str]) -> None:
+    """Refuse what a stream cannot have, as soon as it is loaded: Spark itself asks only when the query runs."""
+    options = [_BY_NAME.get(name.lower()) for name in given]
+    misplaced = [option.name for option in options if option is not None and option.uses == (BATCH_READ,)]
+    if misplaced:
+        faults = [f"{name} is an option of {BATCH_READ} only" for name in misplaced]
+        if any(name.startswith("ending") for name in misplaced):
+            faults.append("a stream has no end; with trigger(availableNow=True) it reads what is there and stops")
+        raise OptionsRefused(STREAM_READ, faults)
 
 
 def write_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str] | None = None) -> WriteOptions:
@@ -103,6 +131,8 @@ def write_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str
     found, faults = _found(given, use, defaults)
     if ("producer" in found) != ("epoch" in found):
         faults.append("producer and epoch belong together: one is given without the other")
+    if "writeName" in found and "producer" not in found:
+        faults.append("writeName belongs to producer and epoch, which are not given")
     if faults:
         raise OptionsRefused(use, faults)
     return WriteOptions(
@@ -112,6 +142,8 @@ def write_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str
         found.get("maxBytesPerStage", 16 * 1024 * 1024),
         found.get("producer"),
         found.get("epoch"),
+        found.get("writeName", ""),
+        found.get("onDifferentRepeat") == "keep",
     )
 
 

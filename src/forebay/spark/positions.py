@@ -1,16 +1,28 @@
 """Where in a queue a query begins and ends, and how a range of seqs becomes batches and tasks. Pure decisions.
 
-An offset is the JSON object `{"seq": next}`: everything below `next` has been read. A batch is the half-open range from
-one offset to the next.
+An offset is a JSON object whose `seq` says that everything below it has been read. A batch is the half-open range from
+one offset to the next. Beside `seq` an offset of a checkpoint has
+
+| key       | what it is                                                                                           |
+|-----------|------------------------------------------------------------------------------------------------------|
+| `queue`   | the identity of the queue: seqs of one that was deleted and made again have nothing to do with these   |
+| `reader`  | by which name the stream holds back retention, the same after a restart                              |
+| `removed` | what retention removed up to this seq was gone when the stream began, and is no loss. Left out once   |
+|           | the stream is behind it                                                                              |
+| `began`   | where the batch before this offset begins, if that is not the offset before it: in the first batch of |
+|           | a stream, which has none in the checkpoint, and in the first one of a queue that was made again       |
+
+A checkpoint that was written before these were known has `seq` alone. The first batch after that adds the others.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROWS_PER_TASK = 100_000
 ROWS_PER_TASK_MAX = 500_000
@@ -37,6 +49,11 @@ class Bounds(NamedTuple):
     seq_at_time: int | None = None
     bytes: int | None = None
     """What the kept messages take, where the server tells."""
+    identity: str | None = None
+    removed_seq: int = 0
+    """The last message that retention removed, of the partitions that are read."""
+    lost: tuple[SeqRange, ...] = ()
+    """Where messages were that cannot be read any more."""
 
 
 class SeqRange(NamedTuple):
@@ -50,6 +67,37 @@ class SeqRange(NamedTuple):
         return max(0, self.end - self.start)
 
 
+class Offset(NamedTuple):
+    """See the module's essay for what each of them is."""
+
+    seq: int
+    queue: str | None = None
+    reader: str | None = None
+    removed: int = 0
+    began: int | None = None
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Offset:
+        """From a checkpoint, or from a user."""
+        if not isinstance(given, Mapping) or "seq" not in given or not set(given) <= set(cls._fields):
+            raise ValueError(f'an offset is {{"seq": n}}, not {given!r}')
+        seq = given["seq"]
+        if not isinstance(seq, int) or isinstance(seq, bool) or seq < 1:
+            raise ValueError(f"a seq is a whole number from 1 on, not {seq!r}")
+        return cls(**given)
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in self._asdict().items() if value}
+
+
+def loss(begin: Offset, bounds: Bounds) -> SeqRange | None:
+    """Where messages are gone that a stream at that offset has not read; None when it has missed nothing."""
+    if bounds.removed_seq >= begin.seq and bounds.removed_seq > begin.removed:
+        return SeqRange(begin.seq, bounds.removed_seq + 1)
+    behind = [span for span in bounds.lost if span.end > begin.seq]
+    return SeqRange(max(behind[0].start, begin.seq), behind[-1].end) if behind else None
+
+
 def offset_position(given: str) -> Position:
     """`earliest`, `latest` or `{"seq": n}`."""
     text = given.strip()
@@ -57,8 +105,10 @@ def offset_position(given: str) -> Position:
         return Position(word=text.lower())
     try:
         offset = json.loads(text)
-        return Position(seq=seq_of(offset))
+        return Position(seq=Offset.read(offset).seq)
     except (ValueError, TypeError):
+        if re.fullmatch(r'\{\s*"seq"\s*:\s*(0|-\d+)\s*\}', text):
+            raise ValueError(f"seqs begin at 1, and {given!r} is before that") from None
         raise ValueError(f'it is earliest, latest or {{"seq": n}}, not {given!r}') from None
 
 
@@ -76,20 +126,6 @@ def time_position(given: str) -> Position:
 
 def rfc3339(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def seq_of(offset: Mapping[str, object]) -> int:
-    """The seq of an offset, from a user or from a checkpoint."""
-    if not isinstance(offset, Mapping) or set(offset) != {"seq"}:
-        raise ValueError(f'an offset is {{"seq": n}}, not {offset!r}')
-    seq = offset["seq"]
-    if not isinstance(seq, int) or isinstance(seq, bool) or seq < 1:
-        raise ValueError(f"a seq is a whole number from 1 on, not {seq!r}")
-    return seq
-
-
-def offset_of(seq: int) -> dict[str, int]:
-    return {"seq": seq}
 
 
 def resolve(position: Position, bounds: Bounds) -> int:

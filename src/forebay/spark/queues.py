@@ -19,20 +19,41 @@ from forebay.spark.positions import Bounds, Position, SeqRange
 from forebay.spark.wire import Exchange, ServerRefused, Wire
 
 _ARROW = "application/vnd.apache.arrow.stream"
+REMOVED_UP_TO = "removedUpTo"
+NEW_CHECKPOINT = "Start with a new checkpoint, or set failOnDataLoss=false to read it from its first message"
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _log = logging.getLogger(__name__)
 
 
+REMEDY = "Set failOnDataLoss=false to go on without them, or start a new checkpoint behind them"
+
+
 class MessagesGone(Permanent):
-    """Messages that the query was to read are no longer kept. `gone` says which."""
+    """Messages that the query was to read are no longer kept. `gone` says where they were."""
 
     def __init__(self, queue: str, gone: SeqRange) -> None:
         super().__init__(
             f"messages {gone.start}-{gone.end - 1} of queue {queue!r} are gone: retention removed them before they "
             f"were read; the oldest that may be kept is {gone.end}",
-            remedy="Set failOnDataLoss=false to go on without them, or start a new checkpoint behind them",
+            remedy=REMEDY,
         )
         self.gone = gone
+
+
+class MessagesMissing(Permanent):
+    """Some of the messages between two seqs are gone, others may be there: removed by retention, or lost."""
+
+    def __init__(self, queue: str, gone: SeqRange) -> None:
+        super().__init__(
+            f"messages of queue {queue!r} between seq {gone.start} and {gone.end - 1} are gone: before the query read "
+            "them, retention removed them or they were lost",
+            remedy=REMEDY,
+        )
+        self.gone = gone
+
+
+class QueueIsAnother(Permanent):
+    """The queue of that name is not the one that the query has read: it was deleted and made again, or renamed."""
 
 
 class _CutShort(OSError):
@@ -47,18 +68,34 @@ class Queue:
         self.name = name
         self._path = f"/api/v1/arrow/queues/{quote(name, safe='')}"
 
-    def bounds(self, position: Position | None = None) -> Bounds:
-        """What the queue holds, and where the position's time is in it."""
-        query = f"?{urlencode({'time': position.time})}" if position and position.time else ""
+    def bounds(self, position: Position | None = None, partitions: Sequence[str] = ()) -> Bounds:
+        """What the queue holds, where the position's time is in it, and what is gone of the partitions."""
+        asked = [("time", position.time)] if position and position.time else []
+        words = urlencode([*asked, *(("partition", name) for name in partitions)])
+        query = f"?{words}" if words else ""
         try:
             told = self._wire.request("GET", f"{self._path}/range{query}")
         except ServerRefused as refused:
-            if refused.status != 404:
+            if refused.code != "unknown_queue":
                 raise
             raise Permanent(
                 f"no queue {self.name!r}", remedy="A queue is made by its first push, or by configure"
             ) from refused
-        return Bounds(told["firstSeq"], told["nextSeq"], told.get("seqAtTime"), told.get("bytes"))
+        return Bounds(
+            told["firstSeq"],
+            told["nextSeq"],
+            told.get("seqAtTime"),
+            told.get("bytes"),
+            told.get("identity"),
+            told.get("removedSeq", 0),
+            tuple(SeqRange(span["firstSeq"], span["lastSeq"] + 1) for span in told.get("lost", ())),
+        )
+
+    def hold(self, reader: str, seq: int, seconds: float) -> bool:
+        """Keep retention from removing what is finished and not read yet; whether it was kept from it until now."""
+        body = json.dumps({"seq": seq, "seconds": seconds}).encode()
+        told = self._wire.request("POST", f"{self._path}/readers/{quote(reader, safe='')}", body)
+        return bool(told["wasHeld"])
 
     def batches(
         self, span: SeqRange, query: Sequence[tuple[str, str]] = (), *, is_loss_fatal: bool = True
@@ -66,6 +103,7 @@ class Queue:
         """The rows of the range in seq order. Goes on where it stopped when a server breaks in the middle."""
         patience = self._wire.patience()
         next_seq = span.start
+        query = list(query)
         while next_seq < span.end:
             try:
                 with self._wire.open("GET", self._range_path(next_seq, span.end, query)) as exchange:
@@ -77,6 +115,10 @@ class Queue:
                         patience.progress()
                 next_seq = span.end
             except ServerRefused as refused:
+                if refused.code == "range_incomplete":
+                    self._tell_missing(refused, is_loss_fatal)
+                    query = [(name, value) for name, value in query if name != REMOVED_UP_TO]
+                    continue
                 next_seq = self._after_what_is_gone(refused, next_seq, span.end, is_loss_fatal)
             except Exception as fault:
                 if not self._wire.is_retried(fault):
@@ -87,7 +129,19 @@ class Queue:
     def _range_path(self, start: int, end: int, query: Sequence[tuple[str, str]]) -> str:
         return f"{self._path}?{urlencode([('from', str(start)), ('to', str(end - 1)), *query])}"
 
+    def _tell_missing(self, refused: ServerRefused, is_loss_fatal: bool) -> None:
+        gone = SeqRange(refused.problem["missingFrom"], refused.problem["missingTo"] + 1)
+        if is_loss_fatal:
+            raise MessagesMissing(self.name, gone) from refused
+        _log.warning("queue %r: messages between %d and %d are gone: %s", self.name, gone.start, gone.end - 1, refused)
+
     def _after_what_is_gone(self, refused: ServerRefused, start: int, end: int, is_loss_fatal: bool) -> int:
+        if refused.code == "queue_replaced":
+            told = f"messages {start}-{end - 1} of queue {self.name!r} are gone: {refused.detail}"
+            if is_loss_fatal:
+                raise QueueIsAnother(told, remedy=NEW_CHECKPOINT) from refused
+            _log.warning("%s: they were skipped", told)
+            return end
         if refused.status != 410 or not isinstance(refused.problem.get("firstSeq"), int):
             raise refused
         first_kept = refused.problem["firstSeq"]
@@ -101,19 +155,20 @@ class Queue:
 
     # --- the way in ---
 
-    def stage(self, body: pa.Buffer, producer: str, epoch: str, part: str) -> str:
+    def stage(self, body: pa.Buffer, producer: str, epoch: str, part: str, write: str = "") -> str:
         """Send rows; they are durable but not visible. The stage's id is what `commit` wants."""
-        query = urlencode({"producer": producer, "epoch": epoch, "part": part})
+        query = urlencode({"producer": producer, "epoch": epoch, "part": part, "write": write})
         told = self._wire.request("POST", f"{self._path}?{query}", memoryview(body), _ARROW)
         return str(told["stage"])
 
-    def commit(self, producer: str, epoch: str, stages: Sequence[str]) -> dict[str, Any]:
-        """Make the stages messages, all at once, and only once for the two names."""
-        body = json.dumps({"producer": producer, "epoch": epoch, "stages": list(stages)})
+    def commit(self, producer: str, epoch: str, stages: Sequence[str], write: str = "") -> dict[str, Any]:
+        """Make the stages messages of this queue, all at once, and only once for the names."""
+        names = {"producer": producer, "epoch": epoch, "write": write, "queue": self.name}
+        body = json.dumps({**names, "stages": list(stages)})
         return self._wire.request("POST", "/api/v1/arrow/commit", body.encode())  # type: ignore[no-any-return]
 
-    def abort(self, producer: str, epoch: str) -> None:
-        query = urlencode({"producer": producer, "epoch": epoch})
+    def abort(self, producer: str, epoch: str, write: str = "") -> None:
+        query = urlencode({"producer": producer, "epoch": epoch, "write": write, "queue": self.name})
         self._wire.request("DELETE", f"/api/v1/arrow/stages?{query}")
 
     # --- groups ---

@@ -1,12 +1,15 @@
 """A Spark session that knows `format("forebay")`, on any master.
 
-    spark = spark_session()                                   # local[*], with whatever Java there is
+    spark = spark_session()                                   # where the program is already, else local[*]
     spark = spark_session("spark://host:7077", url="http://queues:6632")
     spark = spark_session("sc://host:15002")                  # Spark Connect
 
 A local session takes 10 to 20 seconds to start: `start_session` does it behind the program's back and says how far it
 is. Spark's default checkpoint manager is kept. There is a faster one (a batch costs half as much), but whether it
 survives a crash has not been shown.
+
+Which master a session has that names none: see `masters`. What `spark-submit` was told wins over what is set here. A
+session that is there already keeps its settings; it only learns the format.
 """
 
 from __future__ import annotations
@@ -19,15 +22,17 @@ from threading import Thread
 from typing import Any
 
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import forebay
 from forebay.spark.java import find_java
+from forebay.spark.json_frames import teach_readers
 from forebay.spark.launchers import local_python
+from forebay.spark.masters import Place, find_place, is_connect, is_local
 from forebay.spark.shipping import package_zip
 from forebay.spark.source import ForebaySource
 
-LOCAL = "local[*]"
 OnProgress = Callable[[str], None]
 
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -39,14 +44,15 @@ CLASSIC = {
     # Spark's own expression, and API keys.
     "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]?key|api[.]?key",
 }
-UNCHECKED_ARROW = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false"}
-"""Arrow's Java half looks at borders and nulls on every access; Spark has looked already when it asks for a value."""
+UNCHECKED_ARROW = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true"}
+"""Arrow's Java half looks at borders on every access; Spark stays within them. Its look at nulls is needed: Spark does
+not ask a column that is NOT NULL, and a null there would become a 0."""
 _URL = "spark.forebay.url"
 _API_KEY = "spark.forebay.apiKey"
 
 
 def spark_session(
-    master: str = LOCAL,
+    master: str | None = None,
     *,
     app_name: str = "forebay",
     url: str | None = None,
@@ -61,28 +67,52 @@ def spark_session(
     they are on this machine (`local`), else whatever PYSPARK_PYTHON says, which must exist there in the same version.
     """
     began = time.monotonic()
-    is_connect = master.startswith("sc://")
-    settings = {**settings_for(master), **_own_settings(url, api_key), **(config or {})}
-    builder = SparkSession.builder.appName(app_name)
-    if is_connect:
-        builder = builder.remote(master)
+    place = find_place(master)
+    own = {**_own_settings(url, api_key), **(config or {})}
+    if place.session is not None:
+        on_progress(f"Spark: running already on {place.master}")
+        spark = place.session
+        _set(spark, {FILTER_PUSHDOWN: "true", **own}, on_progress)
     else:
-        on_progress("Spark: finding Java")
-        prepare_environment(master, python)
-        builder = builder.master(master)
-    on_progress(f"Spark: {'connecting to' if is_connect else 'starting on'} {master}")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    if not _is_local(master):
+        spark = _started(place, app_name, python, own, on_progress)
+    if not is_local(place.master):
         ship(spark)
     register(spark)
     on_progress(f"Spark: ready after {time.monotonic() - began:.0f} s")
     return spark
 
 
+def _started(
+    place: Place, app_name: str, python: str | None, own: Mapping[str, str], on_progress: OnProgress
+) -> SparkSession:
+    builder = SparkSession.builder
+    if place.is_connect:
+        builder = builder.remote(place.master)
+    else:
+        if not place.submitted:
+            on_progress("Spark: finding Java")
+            os.environ["JAVA_HOME"] = str(find_java().home)
+        prepare_environment(place.master, python, is_submitted=bool(place.submitted))
+        builder = builder.master(place.master)
+    if "spark.app.name" not in place.submitted:
+        builder = builder.appName(app_name)
+    on_progress(f"Spark: {'connecting to' if place.is_connect else 'starting on'} {place.master}")
+    defaults = {name: value for name, value in settings_for(place).items() if name not in place.submitted}
+    for name, value in {**defaults, **own}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _set(spark: SparkSession, settings: Mapping[str, str], on_progress: OnProgress) -> None:
+    for name, value in settings.items():
+        try:
+            spark.conf.set(name, value)
+        except PySparkException as refused:
+            on_progress(f"Spark: {name} stays as it is: {str(refused).partition(chr(10))[0]}")
+
+
 def start_session(
-    master: str = LOCAL, *, on_progress: OnProgress = lambda _: None, **more: Any
+    master: str | None = None, *, on_progress: OnProgress = lambda _: None, **more: Any
 ) -> Future[SparkSession]:
     """Start it in the background; the future has the session, or what went wrong."""
     future: Future[SparkSession] = Future()
@@ -97,31 +127,27 @@ def start_session(
     return future
 
 
-def settings_for(master: str) -> dict[str, str]:
-    """What is set for that master, before the user's own."""
-    if master.startswith("sc://"):
+def settings_for(place: Place) -> dict[str, str]:
+    """What is set there, before the user's own."""
+    if place.is_connect:
         return dict(EVERYWHERE)
-    if not _is_local(master):
+    if not is_local(place.master):
         return {**EVERYWHERE, **CLASSIC}
     # 200 partitions for a shuffle, Spark's default, are 200 tasks that have nothing to do on one machine.
     return {**EVERYWHERE, **CLASSIC, "spark.sql.shuffle.partitions": str(min(os.cpu_count() or 1, 16))}
-
-
-def _is_local(master: str) -> bool:
-    return master.split("[")[0] == "local"
 
 
 def _own_settings(url: str | None, api_key: str | None) -> dict[str, str]:
     return {name: value for name, value in ((_URL, url), (_API_KEY, api_key)) if value is not None}
 
 
-def prepare_environment(master: str, python: str | None) -> None:
-    os.environ["JAVA_HOME"] = str(find_java().home)
+def prepare_environment(master: str, python: str | None, *, is_submitted: bool = False) -> None:
+    """What Spark's processes are to find in their environment."""
     for name, value in UNCHECKED_ARROW.items():
         os.environ.setdefault(name, value)
     if python is not None:
         os.environ["PYSPARK_PYTHON"] = python
-    elif _is_local(master):
+    elif is_local(master) and not (is_submitted and "PYSPARK_PYTHON" in os.environ):
         # Else the workers run whatever `python3` is on the PATH, without this one's packages.
         os.environ["PYSPARK_PYTHON"] = local_python()
 
@@ -129,7 +155,7 @@ def prepare_environment(master: str, python: str | None) -> None:
 def ship(spark: SparkSession) -> None:
     """Send this package to the executors."""
     zipped = str(package_zip())
-    if _is_connect(spark):
+    if is_connect(spark):
         spark.addArtifacts(zipped, pyfile=True)
     else:
         spark.sparkContext.addPyFile(zipped)
@@ -138,24 +164,27 @@ def ship(spark: SparkSession) -> None:
 def register(spark: SparkSession) -> None:
     """Make `format("forebay")` known to a session, with its `spark.forebay.*` as defaults.
 
-    The processes that plan a query do not see the session's settings, so they travel in a class made for it.
+    The processes that plan a query do not see the session's settings, so they travel in a class made for it. The
+    readers of this process learn `payloadAs=json`.
     """
     named = {"url": spark.conf.get(_URL, None), "apiKey": spark.conf.get(_API_KEY, None)}
     defaults = {name: value for name, value in named.items() if value}
     made_for_it: type[ForebaySource] = type("ForebaySource", (ForebaySource,), {"defaults": defaults})
-    if not _is_connect(spark) and _is_local(str(spark.conf.get("spark.master", ""))):
+    if not is_connect(spark) and is_local(str(spark.conf.get("spark.master", ""))):
         made_for_it.cores = spark.sparkContext.defaultParallelism
         spark.dataSource.register(made_for_it)
+        teach_readers(spark)
         return
     # What is shipped reaches tasks, but not the process that runs a stream's source beside the driver, which may be
     # another Python than this one: there the code itself has to travel, not its name.
+    if is_connect(spark):
+        # Imported here: a classic session can do without the packages that it needs.
+        from forebay.spark.connect_reader import fix_snapshots
+
+        fix_snapshots(spark)
     cloudpickle.register_pickle_by_value(forebay)  # type: ignore[no-untyped-call]
     try:
         spark.dataSource.register(made_for_it)
     finally:
         cloudpickle.unregister_pickle_by_value(forebay)  # type: ignore[no-untyped-call]
-
-
-def _is_connect(spark: SparkSession) -> bool:
-    # Asked by name: importing the class needs packages that a classic session can do without.
-    return type(spark).__module__.startswith("pyspark.sql.connect")
+    teach_readers(spark)

@@ -4,9 +4,14 @@ Each task sends its rows to the server in stages of bounded size. A stage is dur
 succeeded, one commit names the stages that count, and they become messages at one moment. Stages of tasks that failed
 or ran twice are never named; the server removes them.
 
-A commit is known by producer and epoch. For a stream these are the query's id, which its checkpoint keeps, and the
-number of the batch: a batch that Spark repeats after a crash is committed once. A plain write draws a producer of its
-own, so that it is all or nothing; with the options `producer` and `epoch` it can be repeated too.
+A commit is known by producer, epoch and queue. For a stream the first two are the query's id, which its checkpoint
+keeps, and the number of the batch: a batch that Spark repeats after a crash is committed once. A plain write draws a
+producer of its own, so that it is all or nothing; with the options `producer` and `epoch` it can be repeated too, and
+`writeName` tells several writes of one batch to one queue apart.
+
+A repeat is compared with what was committed, by the number of rows, their bytes and a checksum that does not mind their
+order. If Spark computes a batch again with another result, or if two writes have the same names, the commit is refused
+and the query fails with the numbers; with `onDifferentRepeat=keep` it goes on with what was committed first.
 
 Spark makes a new writer object for `commit`, in another process: what it has to know travels in the messages.
 """
@@ -31,6 +36,7 @@ from forebay.spark.wire import ServerRefused, Wire
 
 _log = logging.getLogger(__name__)
 _TOO_LARGE = 413
+_DIFFERENT = "commit_differs"
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -68,7 +74,7 @@ class _Writer:
             for rows in _gathered(map(self._packing, batches), self._options.stage_bytes_max):
                 if sending is not None:
                     stages += sending.result()
-                sending = sender.submit(_staged, queue, rows, producer, epoch, part)
+                sending = sender.submit(_staged, queue, rows, (producer, epoch, part, self._options.write_name))
             if sending is not None:
                 stages += sending.result()
         return Staged(producer, epoch, stages)
@@ -77,11 +83,17 @@ class _Writer:
         stages = [stage for message in messages if isinstance(message, Staged) for stage in message.stages]
         # An empty write that has a name is remembered too: repeated with rows it must not write them.
         if stages or self._options.producer is not None:
-            self._queue().commit(producer, epoch, stages)
+            try:
+                self._queue().commit(producer, epoch, stages, self._options.write_name)
+            except ServerRefused as refused:
+                if refused.code != _DIFFERENT or not self._options.is_first_kept:
+                    raise
+                _log.warning("a repeated write was left out: %s", refused.detail)
+                self._abort(producer, epoch)
 
     def _abort(self, producer: str, epoch: str) -> None:
         try:
-            self._queue().abort(producer, epoch)
+            self._queue().abort(producer, epoch, self._options.write_name)
         except ForebayError as fault:
             _log.warning("stages of %s/%s were left for the server to remove: %s", producer, epoch, fault)
 
@@ -164,17 +176,17 @@ def _cut(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
     yield from _cut(batch.slice(middle), bytes_max)
 
 
-def _staged(queue: Queue, rows: list[pa.RecordBatch], producer: str, epoch: str, part: str) -> list[str]:
+def _staged(queue: Queue, rows: list[pa.RecordBatch], names: tuple[str, str, str, str]) -> list[str]:
     """The ids of the stages. What is too large for the server goes in halves, down to one row."""
     try:
-        return [queue.stage(_as_ipc(rows), producer, epoch, part)]
+        return [queue.stage(_as_ipc(rows), *names)]
     except ServerRefused as refused:
         count = sum(batch.num_rows for batch in rows)
         if refused.status != _TOO_LARGE or count == 1:
             raise
         table = pa.Table.from_batches(rows)
         halves = (table.slice(0, count // 2).to_batches(), table.slice(count // 2).to_batches())
-        return [stage for half in halves for stage in _staged(queue, half, producer, epoch, part)]
+        return [stage for half in halves for stage in _staged(queue, half, names)]
 
 
 def _as_ipc(rows: list[pa.RecordBatch]) -> pa.Buffer:

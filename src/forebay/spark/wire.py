@@ -31,18 +31,22 @@ BROKEN = (OSError, HTTPException, ssl.SSLError)
 
 
 class ServerRefused(Permanent):
-    """The server will not do it. `status` is the HTTP status, `problem` its explanation."""
+    """The server at `url` will not do it. `status` is the HTTP status, `problem` its explanation."""
 
-    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+    def __init__(self, status: int, problem: Mapping[str, Any], url: str = "the server") -> None:
         self.status = status
         self.problem = dict(problem)
         self.code = str(problem.get("code", ""))
         self.detail = str(problem.get("detail") or problem.get("error") or "no reason given")
-        super().__init__(f"the server refused ({status}): {self.detail}")
+        super().__init__(f"{url} refused ({status}): {self.detail}")
 
 
 class ServersAway(Transient):
     """No server could do it for as long as `retryTimeout`. Nothing is lost: start the query again when one is back."""
+
+
+class Unreachable(OSError):
+    """The connection to a server broke. Says to which."""
 
 
 class _NotNow(Exception):
@@ -113,9 +117,11 @@ class Wire:
         try:
             answer = exchange.send(method, path, body, headers)
             if answer.status >= 400:
-                _raise(answer, url)
-        except BaseException:
+                _raise(answer, url + path.partition("?")[0])
+        except BaseException as fault:
             exchange.close()
+            if isinstance(fault, BROKEN):
+                raise Unreachable(f"{url}: {str(fault) or type(fault).__name__}") from fault
             raise
         return exchange
 
@@ -166,7 +172,7 @@ def _raise(answer: HTTPResponse, url: str) -> NoReturn:
         problem = {"detail": text[:200].decode(errors="replace")}
     if not isinstance(problem, dict):
         problem = {"detail": str(problem)}
-    refused = ServerRefused(answer.status, problem)
+    refused = ServerRefused(answer.status, problem, url)
     if answer.status in _RETRIED:
         raise _NotNow(f"{url}: {answer.status} {refused.detail}")
     raise refused

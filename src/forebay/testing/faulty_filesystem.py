@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from forebay.commitlog.filesystem import Buffers, File, Filesystem, Lock, Status
+from forebay.filesystem import Buffers, File, Filesystem, Lock, Status
 
 
 class SimulatedCrash(BaseException):

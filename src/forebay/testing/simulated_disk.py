@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from forebay.commitlog.filesystem import AlreadyLocked, Buffers, Kind, Status
+from forebay.filesystem import AlreadyLocked, Buffers, Kind, Status
 
 ROOT = Path("/")
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from forebay.commitlog.filesystem import File, RealFilesystem
 from forebay.errors import QueueFull
+from forebay.filesystem import File, RealFilesystem
 from forebay.ingest import buffer_directory, drainer, failed_directory
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_writes import Lane

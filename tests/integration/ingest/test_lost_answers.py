@@ -13,7 +13,7 @@ from fixtures.tcp_proxy import TcpProxy
 from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.clock import SystemClock
-from forebay.commitlog.filesystem import RealFilesystem
+from forebay.filesystem import RealFilesystem
 from forebay.ingest import Intake
 from forebay.model.ids import minted_id
 

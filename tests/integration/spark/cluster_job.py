@@ -1,9 +1,11 @@
 """A program on a cluster: a streaming job and a flow in one session, until the file STOP is there.
 
-    cluster_job.py MASTER URLS PYTHON FOLDER
+    spark-submit --master MASTER cluster_job.py URLS PYTHON FOLDER
 
-The job copies `numbers` to `copies`. The flow takes what `events` holds, as `FLOW` says. Prints `job N` and `flow N`
-after each batch, and `stopped` at the end.
+The program names no master: it is the one that spark-submit has. First `numbers` are copied to `batches` by
+foreachBatch, and the events are counted as JSON. Then the job copies `numbers` to `copies`, and the flow takes what
+`events` holds, as `FLOW` says. Prints `master M`, `json GOOD BAD`, `job N` and `squares: batch N` after each batch, and
+`stopped` at the end.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+from any_master import copy_by_batch, json_counts  # type: ignore[import-not-found]  # beside this program
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from forebay.flows import Flow, QueueSink, Source, SqlAction
+from forebay.cli.flow_server import FlowServer, worker_name
+from forebay.flows import ClassAction, Flow, QueueSink, Source
 from forebay.flows.worker import Worker
 from forebay.spark import spark_session
+from forebay.spark.flow_code import send_code
 from forebay.spark.flow_runner import SparkRunner
 from forebay.spark.options import Connection
 
@@ -33,21 +38,34 @@ FLOW = Flow(
         max_offsets_per_trigger=100,
         min_partitions=2,
     ),
-    actions=(SqlAction(name="square", sql="SELECT word, n * n AS square FROM input WHERE n % 3 <> 0"),),
+    actions=(ClassAction(name="square", class_name="shop_actions.Square"),),
     sink=QueueSink(queue="squares"),
     trigger=timedelta(0),
 )
 
 
 def main() -> None:
-    master, urls, python, folder = sys.argv[1:]
-    spark = spark_session(master, url=urls, python=python, config={"spark.log.level": "ERROR"})
+    urls, python, folder = sys.argv[1:]
+    spark = spark_session(url=urls, python=python, config={"spark.log.level": "ERROR"})
+    say(f"master {spark.conf.get('spark.master')}")
+    copy_by_batch(spark, str(Path(folder) / "batches"))
+    say("json {} {}".format(*json_counts(spark)))
     job = copying(spark, Path(folder))
+    send_code(spark, [FLOW])
     runner = SparkRunner(spark, Connection(tuple(urls.split(","))))
-    worker = Worker([FLOW], runner, Path(folder) / "data", tell=say)
+    data = Path(folder) / "data"
+    control = FlowServer(urls.split(","), None, worker_name(data), [FLOW.name], tell=say)
+    with control:
+        _work(Worker([FLOW], runner, data, control, tell=say), job, Path(folder))
+    job.stop()
+    spark.stop()
+    say("stopped")
+
+
+def _work(worker: Worker, job: StreamingQuery, folder: Path) -> None:
     deadline = time.monotonic() + SECONDS_MAX
     told = -1
-    while not (Path(folder) / "STOP").exists() and time.monotonic() < deadline:
+    while not (folder / "STOP").exists() and time.monotonic() < deadline:
         worker.step()
         if job.exception() is not None:
             raise SystemExit(str(job.exception()))
@@ -57,9 +75,6 @@ def main() -> None:
             say(f"job {done}")
         time.sleep(0.1)
     worker.stop()
-    job.stop()
-    spark.stop()
-    say("stopped")
 
 
 def copying(spark: SparkSession, folder: Path) -> StreamingQuery:

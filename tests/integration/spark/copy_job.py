@@ -2,13 +2,16 @@
 
     copy_job.py MASTER URL SOURCE TARGET CHECKPOINT MESSAGES PYTHON
 
-MESSAGES 0 stops when there are no more. Prints `batch N` after each batch and `copied N` at the end.
+MESSAGES 0 stops when there are no more. Prints `batch N` after each batch and `copied N` at the end; then it
+writes 5 messages more, and prints what the frame from before shows of them: none.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+
+from any_master import copy_by_batch, json_counts  # type: ignore[import-not-found]  # beside this program
 
 from forebay.spark import spark_session
 
@@ -36,7 +39,14 @@ def main() -> None:
     if query.exception() is not None:
         raise SystemExit(str(query.exception()))
     query.stop()
-    say(f"copied {spark.read.format('forebay').option('queue', target).load().where('seq > 0').count()}")
+    table = spark.read.format("forebay").option("queue", target).load()
+    say(f"copied {table.where('seq > 0').count()}")
+    table.select("payload").limit(5).write.format("forebay").option("queue", target).mode("append").save()
+    anew = spark.read.format("forebay").load(queue=target)
+    say(f"snapshot {table.count()} {table.where('seq > 1').count()} of {anew.count()}")
+    if "sc://" in master:
+        copy_by_batch(spark, f"{checkpoint}-batches")
+        say("json {} {}".format(*json_counts(spark)))
     spark.stop()
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from fixtures.fix_spark import RETENTION, Queues, finished, wait_for
+from fixtures.flow_control import ScriptedControl
 from fixtures.running_stores import fresh
 from fixtures.watched_way import Kind, Moment, Point, WatchedWay, process_at
 from forebay.flows import Flow, QueueSink, Source
@@ -160,7 +161,7 @@ def test_flow_whose_server_is_away_restarts_until_it_is_back_and_writes_each_row
     queues.put_numbers("numbers", 0, 100)
     told: list[str] = []
     runner = SparkRunner(spark, Connection((mortal_server.url,)))
-    worker = Worker([flow], runner, tmp_path, tell=told.append)
+    worker = Worker([flow], runner, tmp_path, ScriptedControl(), tell=told.append)
 
     def state() -> State:
         worker.step()

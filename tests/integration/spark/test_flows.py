@@ -14,10 +14,14 @@ from threading import Event
 from types import ModuleType
 from typing import Any
 
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.fix_spark import Queues, forget_last_commit, wait_for
+from fixtures.flow_control import ScriptedControl
 from fixtures.running_stores import fresh
 from forebay.flows import (
     ActionContext,
@@ -35,7 +39,8 @@ from forebay.flows import (
 from forebay.flows.definition import Action
 from forebay.flows.flow_directory import FlowDirectory
 from forebay.flows.supervision import State
-from forebay.flows.worker import Progress, Worker
+from forebay.flows.worker import FlowFailed, Progress, Worker
+from forebay.spark import exact_files
 from forebay.spark.builtin.json_parsing import parsed
 from forebay.spark.flow_plan import flow_plan
 from forebay.spark.flow_runner import SparkRunner
@@ -281,14 +286,55 @@ def test_rows_that_share_a_transaction_id_are_all_kept_unless_the_sink_counts_it
         assert len(queues.payloads(str(flow.output_queue))) == copies
 
 
-def test_table_sink_holds_each_row_once(spark: SparkSession, queues: Queues, run_once: RunOnce, tmp_path: Path) -> None:
-    table = Table(format="parquet", path=str(tmp_path / "table"), partition_by=("half",))
+def test_every_reader_of_a_table_sees_each_row_once_after_a_kill_in_the_middle_of_a_batch(
+    spark: SparkSession, queues: Queues, run_once: RunOnce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "table"
+    table = Table(format="parquet", path=str(path), partition_by=("half",))
     parse = SqlAction(name="parse", sql="SELECT int(string(payload)) AS n, int(string(payload)) % 2 AS half FROM input")
-    flow = a_flow(parse, sink=TableSink(table=table))
-    for start in (0, 50):
-        queues.put_numbers(flow.source.queue, start, start + 50)
-        run_once(flow)
-    assert sorted(row.n for row in spark.read.parquet(str(tmp_path / "table")).collect()) == list(range(100))
+    flow = a_flow(parse, sink=TableSink(table=table), source=Source(queue=fresh("in"), min_partitions=2))
+    queues.put_numbers(flow.source.queue, 0, 50)
+    run_once(flow)
+    # As a driver leaves it that dies while it moves the files, and one that dies before it notes the batch.
+    moved: list[str] = []
+
+    def dying(source: str, target: str) -> None:
+        if len(moved) == 3:
+            raise OSError("killed")
+        Path(source).replace(target)
+        moved.append(target)
+
+    queues.put_numbers(flow.source.queue, 50, 100)
+    with monkeypatch.context() as patched:
+        patched.setattr(exact_files, "_replace", dying)
+        with pytest.raises(FlowFailed, match="killed"):
+            run_once(flow)
+    assert len(seen := _plainly_read(path)) == len(set(seen))
+    run_once(flow)
+    forget_last_commit(Path(FlowDirectory(tmp_path, flow.name).checkpoint(flow)))
+    run_once(flow)
+    assert _plainly_read(path) == list(range(100))
+    assert sorted(row.n for row in spark.read.parquet(str(path)).collect()) == list(range(100))
+    pattern = f"{path}/*/*.parquet"
+    query = f"SELECT count(*), count(DISTINCT n), sum(half) FROM read_parquet('{pattern}')"
+    assert duckdb.connect().execute(query).fetchall() == [(100, 100, 50)]
+
+
+def test_table_that_sparks_own_sink_has_begun_goes_on_with_it(
+    spark: SparkSession, queues: Queues, run_once: RunOnce, tmp_path: Path
+) -> None:
+    parse = SqlAction(name="parse", sql="SELECT int(string(payload)) AS n FROM input")
+    old = Table(format="parquet", path=str(tmp_path / "table"))
+    (tmp_path / "table" / "_spark_metadata").mkdir(parents=True)
+    flow = a_flow(parse, sink=TableSink(table=old))
+    queues.put_numbers(flow.source.queue, 0, 5)
+    run_once(flow)
+    assert sorted(row.n for row in spark.read.parquet(str(tmp_path / "table")).collect()) == list(range(5))
+    assert not (tmp_path / "table" / "_forebay").exists()
+
+
+def _plainly_read(path: Path) -> list[int]:
+    return sorted(pa.dataset.dataset(path, partitioning="hive").to_table()["n"].to_pylist())
 
 
 def test_deduplicate_sample_and_redact_do_what_they_say(queues: Queues, run_once: RunOnce) -> None:
@@ -315,8 +361,8 @@ def test_flow_that_does_not_compile_fails_alone_and_paused_flows_go_on_where_the
     fine = a_flow()
     told: list[str] = []
     runner = SparkRunner(spark, Connection((spark_server.url,)))
-    worker = Worker([broken, fine], runner, tmp_path, tell=told.append)
-    directory = FlowDirectory(tmp_path, fine.name)
+    control = ScriptedControl()
+    worker = Worker([broken, fine], runner, tmp_path, control, tell=told.append)
 
     def copied(count: int) -> bool:
         worker.step()
@@ -332,17 +378,16 @@ def test_flow_that_does_not_compile_fails_alone_and_paused_flows_go_on_where_the
         queues.put_numbers(fine.source.queue, 0, 10)
         wait_for(lambda: _is_there(queues, fine) and copied(10))
         wait_for(lambda: copied(10) and any(line.startswith(f"{fine.name}: batch ") for line in told))
-        directory.pause()
+        control.pause(fine.name)
         worker.step()
         assert worker.reports()[1].state is State.PAUSED
         queues.put_numbers(fine.source.queue, 10, 20)
-        directory.resume()
+        control.resume(fine.name)
         wait_for(lambda: copied(20))
         assert sorted(map(int, queues.payloads(str(fine.output_queue)))) == list(range(20))
     finally:
         worker.stop()
-    report = directory.report()
-    assert report is not None
+    report = control.reports[fine.name]
     assert (report.state, report.rows >= 10) == (State.STOPPED, True)
 
 
@@ -360,7 +405,7 @@ def test_action_that_gets_no_answer_fails_its_flow_for_now_and_not_the_worker(
     shop.Unreachable = Unreachable  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "shop_unreachable", shop)
     flow = a_flow(ClassAction(name="ask", class_name="shop_unreachable.Unreachable"))
-    worker = Worker([flow], SparkRunner(spark, Connection((spark_server.url,))), tmp_path)
+    worker = Worker([flow], SparkRunner(spark, Connection((spark_server.url,))), tmp_path, ScriptedControl())
     worker.step()
     (report,) = worker.reports()
     assert (report.state, report.cause) == (State.RESTARTING, "the price list does not answer")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,12 +15,27 @@ import pytest
 
 from fixtures.fix_spark import Queues, wait_for
 from fixtures.running_stores import fresh
-from fixtures.spark_processes import bare_python, connect_server, free_port, master, short_lived, worker
+from fixtures.spark_processes import (
+    SPARK_HOME,
+    bare_python,
+    connect_server,
+    free_port,
+    master,
+    short_lived,
+    submitting,
+    worker,
+)
+from forebay.spark import find_java
 from forebay.testing.running_server import RunningServer
 
 PROGRAM = Path(__file__).with_name("copy_job.py")
 CLUSTER_PROGRAM = Path(__file__).with_name("cluster_job.py")
+SUBMITTED_PROGRAM = Path(__file__).with_name("submitted_job.py")
 SECONDS_MAX = 200
+REFUSED = (
+    "local[7] is asked for, but this process has a session already, on local[1]. "
+    "Stop it first, or name no master to use it"
+)
 
 
 class Job:
@@ -45,10 +61,10 @@ class Job:
 
 
 @contextmanager
-def job(log: Path, *words: str, environ: dict[str, str] | None = None, program: Path = PROGRAM) -> Iterator[Job]:
+def job(log: Path, *words: str, environ: dict[str, str] | None = None) -> Iterator[Job]:
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, str(program), *words],
+            words,
             stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
@@ -82,9 +98,10 @@ def test_machine_without_java_runs_source_and_sink(spark_server: RunningServer, 
     environ = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     environ |= {"PATH": path_without_java(tmp_path / "bin"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     words = ("local[2]", spark_server.url, source, target, str(tmp_path / "checkpoint"), "0", "")
-    with job(tmp_path / "job.log", *words, environ=environ) as running:
+    with job(tmp_path / "job.log", sys.executable, str(PROGRAM), *words, environ=environ) as running:
         running.wait_for("copied 30")
-    assert numbered(queues, target) == list(range(30))
+        running.wait_for("snapshot 30 29 of 35")
+    assert len(queues.payloads(target)) == 35
     assert [line for line in running.lines() if line.startswith("Spark: ")][:2] == [
         "Spark: finding Java",
         "Spark: starting on local[2]",
@@ -92,18 +109,67 @@ def test_machine_without_java_runs_source_and_sink(spark_server: RunningServer, 
     assert list((tmp_path / "cache" / "forebay").glob("java-*/bin/java"))
 
 
-def test_connect_server_without_forebay_runs_source_and_sink(
-    spark_server: RunningServer, queues: Queues, tmp_path: Path
+FLOW = """
+spark: {{master: "sc://127.0.0.1:{port}"}}
+flows:
+  - name: squares
+    mode: stream
+    source: {{queue: events, payloadAs: json, schema: "n INT NOT NULL, word STRING"}}
+    actions: [{{name: square, class: shop_actions.Square}}]
+    sink: {{queue: squares}}
+"""
+
+
+def test_connect_server_without_forebay_runs_source_sink_foreach_batch_and_a_flow_with_a_function_of_its_own(
+    tmp_path: Path,
 ) -> None:
-    source, target = fresh(), fresh()
-    queues.put_numbers(source, 0, 30)
     port = free_port()
-    with connect_server(tmp_path, port, bare_python(tmp_path / "bare")) as server:
+    with (
+        RunningServer(tmp_path / "server") as queue_server,
+        connect_server(tmp_path, port, bare_python(tmp_path / "bare")) as server,
+    ):
+        queues = Queues(queue_server)
+        queues.put_numbers("numbers", 0, 30)
+        events = [b'{"n": %d, "word": "w%d"}' % (n, n) for n in range(40)]
+        queues.put("events", {"payload": [*events, b"no event", b'{"word": "no number"}']})
         server.wait_until_ready()
-        words = (f"sc://127.0.0.1:{port}", spark_server.url, source, target, str(tmp_path / "checkpoint"), "0", "")
-        with job(tmp_path / "job.log", *words) as running:
+        words = (f"sc://127.0.0.1:{port}", queue_server.url, "numbers", "copies", str(tmp_path / "checkpoint"), "0", "")
+        with job(tmp_path / "job.log", sys.executable, str(PROGRAM), *words) as running:
             running.wait_for("copied 30")
-    assert numbered(queues, target) == list(range(30))
+            running.wait_for("snapshot 30 29 of 35")
+            running.wait_for("json 40 2")
+        assert len(queues.payloads("copies")) == 35
+        assert numbered(queues, "batches") == list(range(30))
+
+        settings = tmp_path / "forebay.yaml"
+        settings.write_text(FLOW.format(port=port))
+        (tmp_path / "shop_actions.py").write_bytes(Path(__file__).with_name("shop_actions.py").read_bytes())
+        command = [sys.executable, "-m", "forebay", "flows"]
+        checked = subprocess.run([*command, "check", str(settings)], capture_output=True, text=True, check=False)
+        assert "ok, 1 flow" in checked.stdout, checked.stdout + checked.stderr
+        words = ("run", "squares", "--once", "-c", str(settings), "--url", queue_server.url)
+        where = ("--data-dir", str(tmp_path / "data"))
+        done = subprocess.run([*command, *words, *where], capture_output=True, text=True, check=False)
+        assert "squares: 42 rows read in 1 batch, 2 bad" in done.stdout, done.stdout + done.stderr
+        found = [json.loads(payload) for payload in queues.payloads("squares")]
+        assert sorted(row["square"] for row in found) == [n * n for n in range(40) if n % 3]
+        assert len(queues.payloads("squares.errors")) == 2
+
+
+def test_program_of_spark_submit_runs_where_spark_submit_says_with_its_settings(tmp_path: Path) -> None:
+    command = submitting("local[1]", SUBMITTED_PROGRAM)
+    command[1:1] = ["--name", "mine", "--conf", "spark.ui.enabled=true", "--conf", "spark.ui.port=0"]
+    environ = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(find_java().home)}
+    with job(tmp_path / "job.log", *command, environ=environ | {"PYSPARK_PYTHON": sys.executable}) as running:
+        running.wait_for_line_with("refused: ")
+    assert [line for line in running.lines() if re.match("(spark[.].*|same)=|refused", line)] == [
+        "spark.master=local[1]",
+        "spark.app.name=mine",
+        "spark.ui.enabled=true",
+        "spark.sql.session.timeZone=UTC",
+        "same=True url=http://127.0.0.1:1",
+        f"refused: {REFUSED}",
+    ]
 
 
 def test_cluster_that_loses_a_worker_and_a_server_runs_a_job_and_a_flow_on_two_servers_exactly_once(
@@ -123,8 +189,14 @@ def test_cluster_that_loses_a_worker_and_a_server_runs_a_job_and_a_flow_on_two_s
         queues.put("events", {"payload": [*(b'{"n": %d, "word": "w%d"}' % (n, n) for n in events), b"no event"]})
         head.wait_until_ready()
         python = str(bare_python(tmp_path / "bare"))
-        words = (f"spark://127.0.0.1:{port}", f"{first.url},{second.url}", python, str(tmp_path))
-        with job(tmp_path / "job.log", *words, program=CLUSTER_PROGRAM) as running:
+        words = (f"{first.url},{second.url}", python, str(tmp_path))
+        command = submitting(f"spark://127.0.0.1:{port}", CLUSTER_PROGRAM, *words)
+        environ = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(find_java().home)}
+        environ |= {"PYSPARK_DRIVER_PYTHON": sys.executable}
+        with job(tmp_path / "job.log", *command, environ=environ) as running:
+            running.wait_for(f"master spark://127.0.0.1:{port}")
+            running.wait_for("json 400 1")
+            assert numbered(queues, "batches") == list(numbers)
             running.wait_for("job 1")
             running.wait_for_line_with("squares: batch 0: ")
             lost.kill()

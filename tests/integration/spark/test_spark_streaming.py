@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from fixtures.fix_spark import Queues, finished, forget_last_commit, wait_for
 from fixtures.running_stores import fresh
+from forebay.spark import OptionsRefused
 from forebay.testing.running_server import RunningServer
 
 
@@ -63,6 +65,39 @@ def test_stream_is_cut_into_batches_and_goes_on_where_it_was(copying: Copying, q
     assert copying.run(group="report") == [10]
     assert numbered(queues.payloads(copying.target)) == list(range(110))
     assert queues.lag("report", copying.source) == 0
+
+
+def test_updates_become_messages_by_foreach_batch_once_each_and_progress_names_the_queue(
+    copying: Copying, queues: Queues, spark: SparkSession, spark_server: RunningServer
+) -> None:
+    queues.put_numbers(copying.source, 0, 60)
+    named = {"url": spark_server.url, "queue": copying.source, "startingOffsets": "earliest"}
+    reading = spark.readStream.format("forebay").options(**named, maxOffsetsPerTrigger="30").load()
+    counted = reading.groupBy("partition").count().selectExpr("to_json(struct(*)) AS payload")
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        once = {"producer": copying.target, "epoch": str(batch_id)}
+        frame.write.format("forebay").options(url=spark_server.url, queue=copying.target, **once).mode("append").save()
+
+    updates = counted.writeStream.outputMode("update").option("checkpointLocation", str(copying.checkpoint))
+    progress = finished(updates.foreachBatch(write).trigger(availableNow=True).start()).lastProgress
+    forget_last_commit(copying.checkpoint)
+    finished(updates.foreachBatch(write).trigger(availableNow=True).start())
+    found = sorted(queues.payloads(copying.target))
+    assert found == sorted(b'{"partition":"p%d","count":%d}' % (n, count) for n in range(3) for count in (10, 20))
+    assert progress is not None
+    latest = json.loads(progress.sources[0].latestOffset)
+    assert (latest["seq"], latest["queueName"]) == (61, copying.source)
+
+    direct = counted.writeStream.format("forebay").options(url=spark_server.url, queue=copying.target)
+    refused = direct.outputMode("update").option("checkpointLocation", str(copying.checkpoint.with_name("direct")))
+    with pytest.raises(StreamingQueryException, match="forebay does not support Update mode"):
+        finished(refused.trigger(availableNow=True).start())
+
+
+def test_stream_with_an_end_is_refused_when_it_is_loaded(copying: Copying) -> None:
+    with pytest.raises(OptionsRefused, match=r"endingOffsets is an option of spark\.read only; a stream has no end"):
+        copying.start(endingOffsets='{"seq": 5}')
 
 
 def test_batch_that_is_repeated_after_its_commit_is_not_written_twice(copying: Copying, queues: Queues) -> None:

@@ -59,9 +59,38 @@ def test_write_with_a_name_is_done_once(spark: SparkSession, spark_server: Runni
     for epoch in ("1", "1", "2"):
         save(frame, spark_server, queue, producer=f"job-{queue}", epoch=epoch)
     assert sorted(queues.payloads(queue)) == [b"0", b"0", b"1", b"1", b"2", b"2"]
+
+
+def test_writes_of_one_batch_to_several_queues_and_named_ones_to_one_are_all_kept(
+    spark: SparkSession, spark_server: RunningServer, queues: Queues
+) -> None:
+    left, right = fresh("left"), fresh("right")
+    frame = spark.range(0, 6, 1, 3).selectExpr("string(id) AS payload")
+    named = {"producer": f"job-{left}", "epoch": "1"}
+    for _ in range(2):
+        save(frame, spark_server, left, **named)
+        save(frame.where("payload > '3'"), spark_server, right, **named)
+        save(frame.where("payload < '2'"), spark_server, right, writeName="low", **named)
+    assert sorted(queues.payloads(left)) == [b"%d" % n for n in range(6)]
+    assert sorted(queues.payloads(right)) == [b"0", b"1", b"4", b"5"]
+
+
+def test_write_that_is_repeated_with_other_rows_fails_with_the_numbers_or_keeps_the_first(
+    spark: SparkSession, spark_server: RunningServer, queues: Queues
+) -> None:
+    queue = fresh()
+    named = {"producer": f"job-{queue}", "epoch": "1"}
+    frame = spark.range(3).selectExpr("string(id) AS payload")
+    save(frame, spark_server, queue, **named)
+    save(frame.repartition(2).orderBy("payload", ascending=False), spark_server, queue, **named)
+    for other in (frame.limit(2), frame.limit(0), frame.selectExpr("concat('x', payload) AS payload")):
+        with pytest.raises(PySparkException, match=rf"'{queue}' with 3 messages, 3 bytes.*this commit has \d messages"):
+            save(other, spark_server, queue, **named)
+    save(frame.limit(2), spark_server, queue, onDifferentRepeat="keep", **named)
+    assert sorted(queues.payloads(queue)) == [b"0", b"1", b"2"]
     save(frame.limit(0), spark_server, queue, producer=f"job-{queue}", epoch="3")
-    save(frame, spark_server, queue, producer=f"job-{queue}", epoch="3")
-    assert len(queues.payloads(queue)) == 6
+    with pytest.raises(PySparkException, match="with 0 messages"):
+        save(frame, spark_server, queue, producer=f"job-{queue}", epoch="3")
 
 
 def test_columns_are_packed_as_json(spark: SparkSession, spark_server: RunningServer, queues: Queues) -> None:
@@ -88,6 +117,7 @@ def test_columns_are_packed_as_json(spark: SparkSession, spark_server: RunningSe
         ("id", {}, r"payload is missing; id has no place in a message.*to_json\(struct"),
         ("id AS payload", {}, "payload is bigint, not binary or string"),
         ("string(id) AS payload", {"queues": "q"}, r"did you mean queue\?"),
+        ("string(id) AS payload", {"writeName": "a"}, "writeName belongs to producer and epoch"),
         ("string(id) AS payload", {"startingOffsets": "latest"}, "startingOffsets is an option of spark.read"),
     ],
 )

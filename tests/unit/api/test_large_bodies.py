@@ -78,6 +78,7 @@ def outcome(read: Any, text: bytes) -> Any:
 @example(b'{"items":[{"queue":"q","payload":"\xff"}]}')
 @example(b'{"items":[{"queue":"\\ud800","payload":1}]}')
 @example(b'{"items":null}')
+@example(b"QPB1")
 def test_body_read_item_by_item_is_what_it_is_as_a_whole(text: bytes) -> None:
     assert outcome(decoded_push, text) == outcome(lambda text: decoded(PushBody, text), text)
 

@@ -64,4 +64,5 @@ def test_only_what_tells_nothing_is_open() -> None:
 
 def test_what_changes_something_needs_more_than_reading() -> None:
     changing = [route for route in ALL_ROUTES if route.changes or route.method != "GET"]
-    assert all(route.scope >= Scope.WRITE for route in changing)
+    readable = {route.path for route in changing if route.scope < Scope.WRITE}
+    assert readable == {"/api/v1/arrow/queues/{queue}/readers/{reader}"}, "a reader may say that it reads"

@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from fixtures.arrow_steps import payloads, stage
+from forebay.broker.bulk import StagesOf
 from forebay.broker.encryption import Address, Cipher, cipher_from, is_sealed, plain_form, stored_form
 from forebay.broker.messages import PopRequest, PushItem
 from forebay.broker.sealed_store import SealedStore
@@ -139,7 +140,7 @@ async def test_staged_rows_of_an_encrypted_queue_are_sealed_and_come_back_plain(
     rows = [b'{"a":1}', b"\0FBE1 looks sealed"]
     for queue in ("secret", "open"):
         staged = await stage(cast(Store, store), *rows, queue=queue, epoch=queue)
-        await store.commit_stages("spark", queue, [staged.stage_id])
+        await store.commit_stages(StagesOf("spark", queue), [staged.stage_id])
         assert await payloads(cast(Store, store), queue) == rows
     assert all(is_sealed(payload) for payload in await payloads(cast(Store, inner), "secret"))
     assert (await payloads(cast(Store, inner), "open"))[0] == rows[0]

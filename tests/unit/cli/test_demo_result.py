@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from forebay.cli.demo.clicks import Clicks, users
-from forebay.cli.demo.findings import committed_files, table_of
+from forebay.cli.demo.findings import table_of
 from forebay.cli.demo.result import Comparison, DemoResult, Pushing, compare, latency_of
 from forebay.cli.demo_command import show_result
 from forebay.cli.output import Format
@@ -102,20 +102,11 @@ def test_latency_is_told_by_rank() -> None:
     assert latency_of([]) is None
 
 
-def test_only_files_that_spark_committed_count(tmp_path: Path) -> None:
-    log = tmp_path / "_spark_metadata"
-    log.mkdir()
+def test_files_of_a_batch_that_is_still_written_do_not_count(tmp_path: Path) -> None:
     assert table_of(tmp_path / "nothing").num_rows == 0
-    for name in ("a b", "c", "cut-short"):
+    writing = tmp_path / "_forebay" / "query" / "3"
+    writing.mkdir(parents=True)
+    for folder, name in ((tmp_path, "a b"), (tmp_path, "c"), (writing, "d")):
         rows = {"minute": pa.array([0], pa.timestamp("ns")), "region": ["eu"], "clicks": [1], "ms": [2]}
-        pq.write_table(pa.table(rows), tmp_path / f"{name}.parquet")
-
-    def entry(name: str) -> str:
-        return json.dumps({"path": f"file://{tmp_path}/{name}.parquet", "action": "add"})
-
-    (log / "1.compact").write_text("\n".join(["v1", entry("a%20b")]))
-    (log / "0").write_text("\n".join(["v1", entry("a%20b")]))
-    (log / "2").write_text("\n".join(["v1", entry("c")]))
-    (log / ".2.crc").write_bytes(b"")
-    assert [file.name for file in committed_files(tmp_path)] == ["a b.parquet", "c.parquet"]
+        pq.write_table(pa.table(rows), folder / f"{name}.parquet")
     assert [row["minute"].isoformat() for row in table_of(tmp_path).to_pylist()] == ["1970-01-01T00:00:00+00:00"] * 2

@@ -25,10 +25,10 @@ import pyarrow as pa
 import pytest
 
 from forebay.commitlog import CommitLog, block, manifest
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.commitlog.inspection import inspect, verify
 from forebay.commitlog.manifest import Entries, Entry, Manifest
 from forebay.commitlog.salvage import salvage
+from forebay.filesystem import RealFilesystem
 from forebay.model.message import MessageBatch
 from forebay.testing.fake_clock import START_US, FakeClock
 

@@ -16,11 +16,11 @@ from forebay.commitlog import CommitLog, LogOptions
 from forebay.commitlog.block import CRC_FOLLOWS, HEADER, Header, parse_header
 from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import BodyRefused, decode
-from forebay.commitlog.filesystem import RealFile
 from forebay.commitlog.plain import HEADERS, PARTITION, TRACE_ID, TRANSACTION_ID, PlainRecord
 from forebay.commitlog.single_reads import _WINDOW_BYTES
 from forebay.commitlog.state import Place
 from forebay.errors import RangeGone, SegmentDamaged
+from forebay.filesystem import RealFile
 from forebay.model.message import MessageBatch
 
 TEXT_COLUMNS = {PARTITION: "partition", TRANSACTION_ID: "transaction_id", TRACE_ID: "trace_id", HEADERS: "headers"}

@@ -11,8 +11,9 @@ from pydantic import Field, ValidationError
 
 from forebay.config.keys import KEYS, ValueRefused, keys_of, resembling, sections_of
 from forebay.config.layers import ALIASES, CONFIG_VARIABLE
-from forebay.config.model import LogSettings, Section, Settings
+from forebay.config.model import LogSettings, Settings
 from forebay.config.profiles import PROFILES
+from forebay.config.section import Section
 from forebay.config.values import Duration
 
 RESERVED_FLAGS = {"--config", "--output", "--help", "--version"}

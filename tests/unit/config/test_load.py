@@ -128,9 +128,9 @@ def test_unknown_key_is_refused_with_what_exists_the_nearest_first(file: Path) -
 
 
 def test_unknown_section_is_one_fault_whatever_it_holds(file: Path) -> None:
-    file.write_text("telemetry:\n  a: 1\n  b: 2\n")
+    file.write_text("telepathy:\n  a: 1\n  b: 2\n")
     [fault] = faults_of(file)
-    assert (fault.key, fault.value) == ("telemetry", {"a": 1, "b": 2})
+    assert (fault.key, fault.value) == ("telepathy", {"a": 1, "b": 2})
     assert fault.allowed == "a known key: " + ", ".join(KEYS)
 
 

@@ -22,6 +22,7 @@ from forebay.flows import (
     find_flows,
     load_flows,
 )
+from forebay.flows.flow_file import check_written
 
 WHOLE = """\
 data_dir: elsewhere
@@ -290,6 +291,24 @@ def test_flows_and_actions_of_modules_beside_the_file_are_found(file: Path) -> N
         "line 7: three: actions.0.params.regoin: no such key (did you mean region?); the keys are region",
         "line 7: three: actions.0.params.region: is missing",
     ]
+
+
+@pytest.mark.usefixtures("no_modules_left")
+def test_file_is_judged_as_far_as_it_goes_without_its_code_before_spark_is_there(file: Path) -> None:
+    (file.parent / "eager_shop.py").write_text("raise SystemError('there is no session')\n")
+    file.write_text(
+        "flows:\n"
+        "  - module: eager_shop\n"
+        "  - {name: copy, mode: stream, source: {queue: a}, sink: {queue: b}, actions: [{name: x, class: eager_shop.X}]"
+        "}\n"
+    )
+    written = check_written(file)
+    assert [located.flow.name for located in written.flows] == ["copy"]
+    assert (written.has_modules, "eager_shop" in sys.modules) == (True, False)
+    assert [fault.key for fault in find_flows(file).faults] == ["module", "actions.0.class"]
+    file.write_text(f"{file.read_text()}  - {{name: copy}}\n")
+    with pytest.raises(FlowsRefused, match="line 4"):
+        check_written(file)
 
 
 @pytest.mark.usefixtures("no_modules_left")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from fixtures.flow_control import ScriptedControl
 from forebay.flows import Flow, QueueSink, Source
-from forebay.flows.flow_directory import FlowDirectory, FlowReport, FlowRunsElsewhere
-from forebay.flows.supervision import State
+from forebay.flows.flow_directory import FlowDirectory, FlowRunsElsewhere
+from forebay.flows.flow_report import FlowReport
+from forebay.flows.supervision import State, Wish
 from forebay.flows.worker import FlowFailed, Progress, Worker
 from forebay.testing.fake_clock import FakeClock
 
@@ -53,18 +53,19 @@ class ScriptedRunner:
 class Bench:
     """A worker, and everything around it."""
 
-    def __init__(self, data_dir: Path, *names: str) -> None:
+    def __init__(self, data_dir: Path, *names: str, control: ScriptedControl | None = None) -> None:
         self.data_dir = data_dir
+        self.control = control or ScriptedControl()
         self.clock = FakeClock()
         self.runner = ScriptedRunner()
         self.told: list[str] = []
         flows = [Flow(name=n, mode="stream", source=Source(queue=n), sink=QueueSink(queue="out")) for n in names]
-        self.worker = Worker(flows, self.runner, data_dir, tell=self.told.append, clock=self.clock, jitter=lambda: 0.5)
+        self.worker = Worker(
+            flows, self.runner, data_dir, self.control, tell=self.told.append, clock=self.clock, jitter=lambda: 0.5
+        )
 
     def report(self, name: str) -> FlowReport:
-        report = FlowDirectory(self.data_dir, name).report()
-        assert report is not None
-        return report
+        return self.control.reports[name]
 
     def states(self) -> dict[str, State]:
         return {report.name: report.state for report in self.worker.reports()}
@@ -96,7 +97,7 @@ def test_resume_starts_a_failed_flow_again(bench: Bench) -> None:
     bench.runner.refused["a"] = FlowFailed("no such table", is_final=True)
     bench.worker.step()
     del bench.runner.refused["a"]
-    FlowDirectory(bench.data_dir, "a").resume()
+    bench.control.resume("a")
     bench.worker.step()
     assert bench.states()["a"] is State.RUNNING
 
@@ -135,21 +136,73 @@ def test_counts_go_on_over_a_restart_and_a_batch_clears_the_cause(bench: Bench) 
 
 def test_paused_flow_is_stopped_and_resumed_by_wish(bench: Bench) -> None:
     bench.worker.step()
-    directory = FlowDirectory(bench.data_dir, "a")
-    directory.pause()
+    bench.control.pause("a")
     bench.worker.step()
     assert bench.runner.last("a").is_stopped
     assert bench.states() == {"a": State.PAUSED, "b": State.RUNNING}
-    directory.resume()
+    bench.control.resume("a")
     bench.worker.step()
     assert not bench.runner.last("a").is_stopped
     assert bench.states()["a"] is State.RUNNING
 
 
 def test_flow_that_was_paused_before_the_worker_started_stays_paused(bench: Bench) -> None:
-    FlowDirectory(bench.data_dir, "a").pause()
+    bench.control.pause("a")
     bench.worker.step()
     assert [name for name, _ in bench.runner.started] == ["b"]
+
+
+def test_pause_that_an_older_forebay_kept_in_the_directory_is_told_to_the_servers_once(bench: Bench) -> None:
+    (bench.data_dir / "flows" / "a").mkdir(parents=True)
+    old = bench.data_dir / "flows" / "a" / "wish.json"
+    old.write_text('{"is_paused": true, "resumes": 1}')
+    bench.worker.step()
+    bench.worker.step()
+    assert bench.control.wishes["a"].is_paused
+    assert bench.states()["a"] is State.PAUSED
+    assert not old.exists()
+
+
+def test_no_flow_starts_before_a_server_has_said_what_is_wanted(bench: Bench) -> None:
+    bench.control.is_away = True
+    bench.worker.step()
+    assert bench.runner.started == []
+    assert bench.control.reports == {}
+    bench.control.is_away = False
+    bench.worker.step()
+    bench.control.is_away = True
+    bench.runner.last("a").progress = Progress(1, 0, 5, 50.0, 2.0, 0, 0)
+    bench.worker.step()
+    assert bench.states() == {"a": State.RUNNING, "b": State.RUNNING}
+
+
+def test_counts_and_cause_of_the_last_worker_go_on(bench: Bench) -> None:
+    bench.control.kept["a"] = FlowReport(
+        name="a", state=State.RESTARTING, cause="disk full", restarts=4, batches=2, rows=100, bad_rows=7, lag=9
+    )
+    bench.runner.refused["a"] = FlowFailed("disk full still")
+    bench.worker.step()
+    assert bench.report("a").cause == "disk full still"
+    del bench.runner.refused["a"]
+    bench.clock.advance(2)
+    bench.worker.step()
+    report = bench.report("a")
+    assert (report.restarts, report.rows, report.bad_rows, report.lag) == (5, 100, 7, None)
+    bench.runner.last("a").progress = Progress(1, 3, 11, 50.0, 2.0, 2, 1)
+    bench.worker.step()
+    report = bench.report("a")
+    assert (report.batches, report.rows, report.bad_rows, report.lag, report.cause) == (3, 111, 8, 2, "")
+
+
+def test_flow_that_another_worker_has_is_left_to_it(bench: Bench) -> None:
+    bench.control.wishes["a"] = Wish(runs_at="elsewhere:1")
+    bench.worker.step()
+    assert [name for name, _ in bench.runner.started] == ["b"]
+    assert "a" not in bench.control.reports
+    assert "runs in another worker (elsewhere:1)" in bench.told[0]
+    bench.control.wishes["b"] = Wish(runs_at="elsewhere:1")
+    bench.worker.step()
+    assert bench.runner.last("b").is_stopped
 
 
 def test_stop_stops_every_flow_and_says_so(bench: Bench) -> None:
@@ -161,11 +214,11 @@ def test_stop_stops_every_flow_and_says_so(bench: Bench) -> None:
 
 def test_worker_that_is_told_to_stop_starts_no_more_flows(bench: Bench) -> None:
     flows = [Flow(name=n, mode="stream", source=Source(queue=n), sink=QueueSink(queue="out")) for n in ("c", "d")]
-    worker = Worker(flows, bench.runner, bench.data_dir, is_stopping=lambda: bool(bench.runner.started))
+    worker = Worker(flows, bench.runner, bench.data_dir, bench.control, is_stopping=lambda: bool(bench.runner.started))
     worker.step()
     worker.stop()
     assert [name for name, _ in bench.runner.started] == ["c"]
-    assert [report.state for report in worker.reports()] == [State.STOPPED, State.STOPPED]
+    assert [(report.name, report.state) for report in worker.reports()] == [("c", State.STOPPED)]
 
 
 def test_what_was_done_between_the_last_look_and_the_stop_counts(bench: Bench) -> None:
@@ -189,9 +242,9 @@ def test_second_worker_waits_until_the_first_is_gone(bench: Bench) -> None:
 
 def test_second_worker_leaves_the_report_of_the_first_alone(bench: Bench) -> None:
     bench.worker.step()
-    second = Bench(bench.data_dir, "a")
+    second = Bench(bench.data_dir, "a", control=bench.control)
     second.worker.step()
-    assert second.states() == {"a": State.RESTARTING}
+    assert second.states() == {}
     assert bench.report("a").state is State.RUNNING
     second.worker.stop()
     assert bench.report("a").state is State.RUNNING
@@ -203,7 +256,6 @@ def test_flow_whose_directory_cannot_be_used_fails_alone(bench: Bench) -> None:
     bench.worker.step()
     assert bench.states() == {"a": State.RESTARTING, "b": State.RUNNING}
     assert any(line.startswith("a: restarting: ") for line in bench.told)
-    assert any(line.startswith("a: its state was not written down: ") for line in bench.told)
     (bench.data_dir / "flows" / "a").unlink()
     bench.clock.advance(2)
     bench.worker.step()
@@ -211,45 +263,32 @@ def test_flow_whose_directory_cannot_be_used_fails_alone(bench: Bench) -> None:
     assert bench.report("a").state is State.RUNNING
 
 
-def test_worker_that_died_leaves_stopped_flows(tmp_path: Path) -> None:
+def test_lock_ends_with_its_holder(tmp_path: Path) -> None:
     directory = FlowDirectory(tmp_path, "a")
-    directory.save_report(FlowReport(name="a", state=State.RUNNING))
-    assert directory.report() == FlowReport(name="a", state=State.STOPPED)
+    with (
+        directory.locked(),
+        pytest.raises(FlowRunsElsewhere, match="runs in another process"),
+        FlowDirectory(tmp_path, "a").locked(),
+    ):
+        pass
     with directory.locked():
-        assert directory.report() == FlowReport(name="a", state=State.RUNNING)
-        with pytest.raises(FlowRunsElsewhere, match="runs in another process"), directory.locked():
-            pass
+        pass
 
 
 def test_unreadable_files_count_as_none(tmp_path: Path) -> None:
     directory = FlowDirectory(tmp_path, "a")
-    assert directory.report() is None
-    directory.pause()
-    for name in ("state.json", "wish.json"):
+    assert directory.set_asides().records == ()
+    directory.path.mkdir(parents=True)
+    for name in ("set-aside.json", "wish.json"):
         (directory.path / name).write_text("{")
-    assert directory.report() is None
-    assert not directory.wish().is_paused
+    assert directory.set_asides().records == ()
+    assert not directory.take_old_pause()
 
 
-@pytest.mark.parametrize("state", [State.STARTING, State.RESTARTING])
-def test_flow_that_waits_for_its_next_try_is_not_called_stopped_while_its_worker_lives(
-    tmp_path: Path, state: State
-) -> None:
-    directory = FlowDirectory(tmp_path, "a")
-    directory.save_report(FlowReport(name="a", state=state, pid=os.getpid()))
-    assert directory.report() == FlowReport(name="a", state=state, pid=os.getpid())
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    directory.save_report(FlowReport(name="a", state=state, pid=gone.pid))
-    assert directory.report() == FlowReport(name="a", state=State.STOPPED, pid=gone.pid)
-
-
-def test_whoever_looks_whether_a_flow_runs_does_not_keep_it_from_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lock_of_a_process_that_is_just_ending_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = FlowDirectory(tmp_path, "a")
     looking = ExitStack()
     looking.enter_context(directory.locked())
     monkeypatch.setattr("forebay.flows.flow_directory.time.sleep", lambda seconds: looking.close())
     with directory.locked():
-        assert directory.is_locked()
+        pass

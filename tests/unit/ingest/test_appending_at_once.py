@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import StoreUnavailable
+from forebay.filesystem import RealFilesystem
 from forebay.ingest import lane as lanes
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_writes import Lane

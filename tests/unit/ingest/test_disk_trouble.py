@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.buffer_steps import AWAY, Shelf, drained, intake_on, message, started, until
 from forebay.broker.messages import PushItem
-from forebay.commitlog.filesystem import RealFilesystem
+from forebay.filesystem import RealFilesystem
 from forebay.ingest import Intake, drainer, keeper
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_writes import BufferFull, Lane

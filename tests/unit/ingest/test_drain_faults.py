@@ -10,8 +10,8 @@ import pytest
 
 from fixtures.buffer_steps import AWAY, QUICK, Shelf, drained, message, started, until
 from forebay.broker.messages import PushItem
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import BufferExhausted, StoreUnavailable
+from forebay.filesystem import RealFilesystem
 from forebay.ingest import Intake, drainer
 from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.event import frames_of

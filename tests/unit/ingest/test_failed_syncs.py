@@ -8,7 +8,7 @@ from pathlib import Path
 from fixtures.buffer_steps import QUICK, drained, message, until
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.clock import SystemClock
-from forebay.commitlog.filesystem import RealFilesystem
+from forebay.filesystem import RealFilesystem
 from forebay.ingest import Intake
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, Operation
 

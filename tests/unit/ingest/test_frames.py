@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from forebay.broker.encryption import Cipher
 from forebay.broker.messages import PushItem
-from forebay.commitlog.filesystem import File, RealFilesystem
 from forebay.errors import Permanent
+from forebay.filesystem import File, RealFilesystem
 from forebay.ingest.event import Event, NotAnEvent, frames_of, item_of, read_event
 from forebay.ingest.frames import Chunk, chunks
 from forebay.testing.simulated_disk import SimulatedDisk

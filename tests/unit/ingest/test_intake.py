@@ -12,8 +12,8 @@ import pytest
 from fixtures.buffer_steps import AWAY, QUICK, Shelf, drained, intake_on, message, started, until
 from forebay.broker.encryption import Cipher
 from forebay.broker.messages import Pushed
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import BufferExhausted, DiskFull, QueueFull, StoreUnavailable
+from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_writes import Lane
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, FullDisk, nth

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.buffer_steps import AWAY, Shelf, drained, message, started
-from forebay.commitlog.filesystem import RealFilesystem, RealLock
 from forebay.errors import BufferExhausted, StoreUnavailable
+from forebay.filesystem import RealFilesystem, RealLock
 from forebay.ingest import Intake
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, Operation
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.buffer_steps import AWAY, QUICK, Shelf, message, started, until
-from forebay.commitlog.filesystem import RealFilesystem
+from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_writes import Lane
 from forebay.ingest.event import frames_of

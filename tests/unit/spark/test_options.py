@@ -119,14 +119,13 @@ def test_values_are_read() -> None:
             "partition": "a, b",
             "retryTimeout": "2.5s",
             "failOnDataLoss": "FALSE",
-            "payloadAs": "JSON",
-            "schema": "a INT",
+            "payloadAs": "String",
         },
         BATCH_READ,
     )
     assert (options.starting, options.partitions) == (Position(seq=7), ("a", "b"))
     assert (options.connection.retry_seconds, options.is_loss_fatal) == (2.5, False)
-    assert (options.payload_as, options.schema) == ("json", "a INT")
+    assert options.payload_as == "string"
 
 
 def test_reference_page_is_what_the_code_says() -> None:

@@ -10,14 +10,14 @@ from forebay.spark.positions import (
     EARLIEST,
     LATEST,
     Bounds,
+    Offset,
     Position,
     SeqRange,
     batch_end,
-    offset_of,
+    loss,
     offset_position,
     resolve,
     rows_per_task,
-    seq_of,
     split,
     time_position,
 )
@@ -97,7 +97,26 @@ def test_positions_are_found_in_the_bounds(position: Position, seq: int) -> None
 
 @given(SEQS)
 def test_offsets_of_a_checkpoint_are_read_back(seq: int) -> None:
-    assert seq_of(offset_of(seq)) == seq
+    assert Offset.read(Offset(seq).as_json()) == (seq, None, None, 0, None)
+    whole = Offset(seq, "7-1", "r", seq + 1, seq)
+    assert Offset.read(whole.as_json()) == whole
+
+
+@pytest.mark.parametrize(
+    ("begin", "bounds", "gone"),
+    [
+        (Offset(5), Bounds(1, 20), None),
+        (Offset(5), Bounds(1, 20, removed_seq=4), None),
+        (Offset(5), Bounds(1, 20, removed_seq=5), (5, 6)),
+        (Offset(5), Bounds(1, 20, removed_seq=9), (5, 10)),
+        (Offset(5, removed=9), Bounds(1, 20, removed_seq=9), None),
+        (Offset(5, removed=9), Bounds(1, 20, removed_seq=10), (5, 11)),
+        (Offset(5), Bounds(1, 20, lost=(SeqRange(2, 5),)), None),
+        (Offset(5), Bounds(1, 20, lost=(SeqRange(2, 6), SeqRange(8, 10))), (5, 10)),
+    ],
+)
+def test_loss_is_what_is_gone_and_was_not_read(begin: Offset, bounds: Bounds, gone: tuple[int, int] | None) -> None:
+    assert loss(begin, bounds) == gone
 
 
 @pytest.mark.parametrize(
@@ -105,12 +124,18 @@ def test_offsets_of_a_checkpoint_are_read_back(seq: int) -> None:
 )
 def test_other_offsets_are_refused(offset: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="seq"):
-        seq_of(offset)
+        Offset.read(offset)
 
 
-@pytest.mark.parametrize("text", ["", "first", "7", "{", '{"seq": 0}', "[1]", "null"])
+@pytest.mark.parametrize("text", ["", "first", "7", "{", "[1]", "null", '{"seq": true}'])
 def test_nonsense_is_no_position(text: str) -> None:
     with pytest.raises(ValueError, match="earliest, latest or"):
+        offset_position(text)
+
+
+@pytest.mark.parametrize("text", ['{"seq": 0}', '{"seq": -7}'])
+def test_seq_before_the_first_is_told_where_seqs_begin(text: str) -> None:
+    with pytest.raises(ValueError, match="seqs begin at 1"):
         offset_position(text)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from forebay.errors import Permanent
 from forebay.spark.options import Connection
-from forebay.spark.positions import Position, SeqRange
+from forebay.spark.positions import Bounds, Position, SeqRange
 from forebay.spark.queues import MessagesGone, Queue
 from forebay.spark.wire import ServerRefused, ServersAway, Wire
 from forebay.testing.fake_clock import FakeClock
@@ -134,7 +134,9 @@ def test_server_that_comes_back_in_time_is_waited_for(server: Scripted) -> None:
 def test_patience_ends_after_retry_timeout(server: Scripted) -> None:
     server.answer = lambda path: (503, b'{"detail":"stopping"}')
     queue, clock = queue_at(server.url, retry_seconds=60)
-    with pytest.raises(ServersAway, match=r"failed for 60 s, last: .*503 stopping.*retryTimeout"):
+    with pytest.raises(
+        ServersAway, match=r"failed for 60 s, last: http://127\.0\.0\.1:\d+/.*503 stopping.*retryTimeout"
+    ):
         queue.bounds()
     assert clock.monotonic() == pytest.approx(60)
 
@@ -162,15 +164,32 @@ def test_next_server_is_asked_and_stays_chosen(server: Scripted) -> None:
 def test_refusal_is_final(server: Scripted) -> None:
     server.answer = lambda path: (403, b'{"detail":"not with this key","code":"forbidden"}')
     queue, _ = queue_at(server.url)
-    with pytest.raises(ServerRefused, match=r"refused \(403\): not with this key"):
+    with pytest.raises(ServerRefused, match=r"http://127\.0\.0\.1:\d+/.* refused \(403\): not with this key"):
         seqs(queue)
     assert len(server.asked) == 1
 
 
 def test_unknown_queue_is_told_by_name(server: Scripted) -> None:
-    server.answer = lambda path: (404, b'{"detail":"x"}')
+    server.answer = lambda path: (404, b'{"detail":"x","code":"unknown_queue"}')
     with pytest.raises(Permanent, match=r"no queue 'a queue/x'\. A queue is made by"):
         queue_at(server.url)[0].bounds()
+
+
+def test_url_with_a_wrong_path_is_told_and_is_no_missing_queue(server: Scripted) -> None:
+    for body in (b'{"code":"not_found","detail":"nothing here"}', b"<html>a proxy</html>"):
+        server.answer = lambda path, body=body: (404, body)  # type: ignore[misc]
+        with pytest.raises(ServerRefused, match=rf"{server.url}/prefix/api/v1/.* refused \(404\)"):
+            queue_at(f"{server.url}/prefix")[0].bounds()
+
+
+def test_server_that_cannot_be_reached_is_named(server: Scripted) -> None:
+    url = server.url
+    server.answer = lambda path: None
+    queue, _ = queue_at(url, retry_seconds=1)
+    with pytest.raises(ServersAway, match=rf"last: {url}: "):
+        queue.bounds()
+    with pytest.raises(ServersAway, match=rf"reading .* from seq 1 failed for 1 s, last: {url}: "):
+        seqs(queue, 1, 5)
 
 
 def gone_below_ten(path: str) -> Answer:
@@ -197,7 +216,7 @@ def test_lost_messages_are_skipped_and_logged_when_told_so(server: Scripted, cap
 def test_time_is_asked_for_only_where_there_is_one(server: Scripted) -> None:
     server.answer = lambda path: (200, b'{"firstSeq":1,"nextSeq":5,"seqAtTime":3,"bytes":7}')
     queue, _ = queue_at(server.url)
-    assert queue.bounds(Position(time="2026-01-01T00:00:00Z")) == (1, 5, 3, 7)
+    assert queue.bounds(Position(time="2026-01-01T00:00:00Z")) == Bounds(1, 5, 3, 7)
     queue.bounds(Position(word="latest"))
     assert [path.partition("?")[2] for path in server.asked] == ["time=2026-01-01T00%3A00%3A00Z", ""]
 
@@ -206,4 +225,4 @@ def test_api_key_is_sent(server: Scripted) -> None:
     queue = Queue(Wire(Connection((f"{server.url}/behind/a/proxy",), "secret")), "q")
     server.answer = lambda path: (200, b'{"removed":0}')
     queue.abort("spark:1", "2")
-    assert server.asked == ["DELETE /behind/a/proxy/api/v1/arrow/stages?producer=spark%3A1&epoch=2"]
+    assert server.asked == ["DELETE /behind/a/proxy/api/v1/arrow/stages?producer=spark%3A1&epoch=2&write=&queue=q"]

@@ -10,45 +10,61 @@ from pathlib import Path
 
 import pytest
 
-from forebay.spark import JavaNotFound, start_session
+from forebay.spark import JavaNotFound, masters, start_session
+from forebay.spark.masters import Place, find_place
 from forebay.spark.session import UNCHECKED_ARROW, prepare_environment, settings_for
 from forebay.spark.shipping import package_zip
 
 
 def test_session_is_in_utc_and_may_push_filters_on_every_master() -> None:
     for master in ("local[*]", "local", "spark://h:7077", "k8s://h", "yarn", "sc://h:15002"):
-        settings = settings_for(master)
+        settings = settings_for(Place(master, is_connect=master.startswith("sc:")))
         assert settings["spark.sql.session.timeZone"] == "UTC"
         assert settings["spark.sql.python.filterPushdown.enabled"] == "true"
 
 
+def test_session_runs_where_the_program_says_or_where_it_already_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masters, "session_there", lambda: None)
+    given = {"SPARK_REMOTE": "sc://far:15002", "MASTER": "spark://h:7077"}
+    assert find_place("yarn", given) == Place("yarn")
+    assert find_place("sc://h", given) == Place("sc://h", is_connect=True)
+    assert find_place(None, given) == Place("sc://far:15002", is_connect=True)
+    assert find_place(None, {"MASTER": "spark://h:7077"}) == Place("spark://h:7077")
+    assert find_place(None, {}) == Place("local[*]")
+
+
 def test_only_a_local_session_has_few_shuffle_partitions() -> None:
     few = {
-        master: settings_for(master).get("spark.sql.shuffle.partitions") for master in ("local[4]", "yarn", "sc://h")
+        master: settings_for(Place(master, is_connect=master.startswith("sc:"))).get("spark.sql.shuffle.partitions")
+        for master in ("local[4]", "yarn", "sc://h")
     }
     assert few == {"local[4]": str(min(os.cpu_count() or 1, 16)), "yarn": None, "sc://h": None}
 
 
 def test_checkpoint_manager_is_left_as_spark_has_it() -> None:
-    assert not [name for name in settings_for("local") if "checkpointFileManager" in name]
+    assert not [name for name in settings_for(Place("local")) if "checkpointFileManager" in name]
 
 
 def test_failed_start_is_told_to_whoever_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(masters, "session_there", lambda: None)
     told: list[str] = []
     with pytest.raises(JavaNotFound, match="JAVA_HOME"):
         start_session("local[1]", on_progress=told.append).result(60)
     assert told == ["Spark: finding Java"]
 
 
-def test_arrow_checks_are_off_unless_the_user_has_a_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    unsafe, null_check = UNCHECKED_ARROW
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON", unsafe):  # all that is set here is undone after the test
+def test_arrow_checks_nulls_and_checks_borders_only_if_the_user_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    (borders,) = UNCHECKED_ARROW
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", borders):  # all that is set here is undone after the test
         monkeypatch.setenv(name, os.environ.get(name, ""))
         monkeypatch.delenv(name)
-    monkeypatch.setenv(null_check, "true")
     prepare_environment("local[1]", None)
-    assert (os.environ[unsafe], os.environ[null_check]) == ("true", "true")
+    assert os.environ[borders] == "true"
+    assert "ARROW_ENABLE_NULL_CHECK_FOR_GET" not in os.environ
+    monkeypatch.setenv(borders, "false")
+    prepare_environment("local[1]", None)
+    assert os.environ[borders] == "false"
 
 
 def test_package_is_zipped_once_and_imports_from_the_zip(tmp_path: Path) -> None:

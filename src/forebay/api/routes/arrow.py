@@ -20,13 +20,14 @@ from forebay.api.service import Service
 from forebay.broker.arrow import WIRE_SCHEMA, incoming
 from forebay.broker.arrow.incoming import ArrowRefused
 from forebay.broker.arrow.staged_rows import new_stage_id
-from forebay.broker.bulk import RangeRequest, StageName
+from forebay.broker.bulk import RangeRequest, StageName, StagesOf
 from forebay.errors import RangeGone
 from forebay.model.queue import NAME_CHARACTERS_MAX
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 STAGES_MAX = 100_000
+HOLD_SECONDS_MAX = 30 * 86_400
 DECODED_BODIES_MAX = 4
 """Staged rows may be as large as so many of the largest bodies once they are decoded: each row gets an id, too."""
 JOINED_BYTES_MAX = 64 * 1024
@@ -39,18 +40,45 @@ PARTITION = Name("partition", None, "Only of this partition. May be given severa
 CREATED_FROM = Moment("createdFrom", None, "Only messages made at this time or later.")
 CREATED_TO = Moment("createdTo", None, "Only messages made before this time.")
 LIMIT_BYTES = Whole("limitBytes", 0, "End behind so many bytes of payloads, but not before one message; 0: no limit.")
+IDENTITY = Text("identity", "", "Refuse to read a queue of another identity than this one, which `range` told.")
+REMOVED_UP_TO = Whole(
+    "removedUpTo",
+    0,
+    "Refuse a range that misses messages that were removed behind this seq, or lost.",
+    highest=_SEQ_MAX,
+)
 TIME = Moment("time", None, "Also answer with the first seq made at this time or later.")
 PRODUCER = Text("producer", "", "Who writes. Required.")
-EPOCH = Text("epoch", "", "What is committed once for the producer, such as a batch's number. Required.")
+EPOCH = Text("epoch", "", "What is committed once for the producer and the queue, such as a batch's number. Required.")
+WRITE = Text("write", "", "Tells several writes of one epoch to one queue apart.")
+OF_QUEUE = Name("queue", None, "Only what was staged for this queue.")
 PART = Text("part", "", "Which part of the epoch this is, such as a task's number; for people.")
+
+
+class LostAnswer(Struct, rename="camel"):
+    first_seq: int
+    last_seq: int
+    messages: int
 
 
 class RangeAnswer(Struct, rename="camel", omit_defaults=True):
     queue: str
+    identity: str
     first_seq: int
     next_seq: int
     bytes: int
     seq_at_time: int | None = None
+    removed_seq: int = 0
+    lost: list[LostAnswer] = []
+
+
+class HoldBody(Struct, rename="camel"):
+    seq: Annotated[int, Meta(ge=1, le=_SEQ_MAX)]
+    seconds: Annotated[float, Meta(ge=0, le=HOLD_SECONDS_MAX)]
+
+
+class HoldAnswer(Struct, rename="camel"):
+    was_held: bool
 
 
 class StageAnswer(Struct, rename="camel"):
@@ -66,6 +94,8 @@ class CommitBody(Struct, rename="camel"):
     producer: _Label
     epoch: _Label | int
     stages: Annotated[list[_Label], Meta(max_length=STAGES_MAX)]
+    write: Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)] = ""
+    queue: _Label | None = None
 
 
 class SeqsOfQueue(Struct, rename="camel"):
@@ -86,16 +116,44 @@ class AbortAnswer(Struct):
 
 
 async def show_range(service: Service, request: Request) -> Answer:
-    """Everything below `nextSeq` can be read now and never changes. `firstSeq` is `nextSeq` when nothing is kept."""
+    """Everything below `nextSeq` can be read now and never changes. `firstSeq` is `nextSeq` when nothing is kept.
+
+    `identity` is that of this queue: one that is deleted and made again has another. `removedSeq` is the last message
+    that retention removed, of the partitions asked for, and `lost` is what a damage has taken: a reader that stands
+    before them has missed some.
+    """
     (queue,) = request.path
-    bounds = await service.store.bounds(queue, TIME.read(request.query))
-    return answered(RangeAnswer(queue, bounds.first_seq, bounds.next_seq, bounds.size_bytes, bounds.seq_at_time))
+    names = [checked_name(name, PARTITION.name) for name in request.values(PARTITION.name)]
+    bounds = await service.store.bounds(queue, TIME.read(request.query), names)
+    return answered(
+        RangeAnswer(
+            queue,
+            bounds.identity,
+            bounds.first_seq,
+            bounds.next_seq,
+            bounds.size_bytes,
+            bounds.seq_at_time,
+            bounds.removed_seq,
+            [LostAnswer(*span) for span in bounds.lost],
+        )
+    )
+
+
+async def hold(service: Service, request: Request) -> Answer:
+    """Messages from `seq` on stay, although all groups have finished them, for as long as `completedRetentionSeconds`
+    alone would remove them; for so many seconds, or until this is asked for again. 0 seconds end it.
+    """
+    queue, reader = request.path
+    body = await read_body(HoldBody, request)
+    return answered(HoldAnswer(await service.store.hold(queue, checked_name(reader, "reader"), body.seq, body.seconds)))
 
 
 async def read_range(service: Service, request: Request) -> Answer | StreamedAnswer:
     """An Arrow IPC stream, in seq order: seq, partition, transaction_id, trace_id, headers, created_at, payload.
 
-    Deleted messages are absent. A range that retention has removed, even in part, is 410. An answer without Arrow's
+    Deleted messages are absent. A range of which retention has removed the front is 410. What it removed further behind
+    is absent, too, unless `removedUpTo` is given: then a range that misses messages behind that seq, removed or lost,
+    is 410. A queue of another `identity` than the one given is 409. An answer without Arrow's
     end-of-stream marker was cut off: ask again behind the last seq that came.
     """
     (queue,) = request.path
@@ -108,6 +166,8 @@ async def read_range(service: Service, request: Request) -> Answer | StreamedAns
         CREATED_FROM.read(query),
         CREATED_TO.read(query),
         LIMIT_BYTES.read(query) or None,
+        IDENTITY.read(query) or None,
+        REMOVED_UP_TO.read(query) if REMOVED_UP_TO.name in query else None,
     )
     try:
         batches = _ahead(await service.store.read_batches(wanted))
@@ -161,7 +221,8 @@ async def stage_rows(service: Service, request: Request) -> Answer:
     `trace_id`, `headers`. What is answered is durable, and no message until a commit names it.
     """
     (queue,) = request.path
-    name = StageName(_label(PRODUCER, request), _label(EPOCH, request), PART.read(request.query))
+    write = _without_nul(WRITE, WRITE.read(request.query))
+    name = StageName(_label(PRODUCER, request), _label(EPOCH, request), PART.read(request.query), write)
     body = await request.body()
     _check_not_paused(service)
     stage_id = new_stage_id()
@@ -177,13 +238,17 @@ async def stage_rows(service: Service, request: Request) -> Answer:
         raise wrong(refused.column, str(refused)) from refused
     staged = await service.store.stage(queue, stage_id, name, batches)
     service.counts.bytes_in += len(body)
-    return answered(StageAnswer(staged.stage_id, staged.messages, staged.size_bytes), 201)
+    return answered(StageAnswer(staged.stage_id, staged.content.messages, staged.content.size_bytes), 201)
 
 
 def _label(parameter: Text, request: Request) -> str:
     found = parameter.read(request.query)
     if not found:
         raise wrong(parameter.name, "is missing")
+    return _without_nul(parameter, found)
+
+
+def _without_nul(parameter: Text, found: str) -> str:
     if "\0" in found:
         raise wrong(parameter.name, "holds a NUL character")
     return found
@@ -196,12 +261,15 @@ def _check_not_paused(service: Service) -> None:
 
 async def commit_stages(service: Service, request: Request) -> Answer:
     """All stages become messages at one moment, with the seqs that come next, in the order of the list. Once for a
-    producer's epoch: a second commit changes nothing and answers `already`, with what the first one did.
+    producer's epoch and queue: a second commit of the same rows, in whatever order and stages, changes nothing and
+    answers `already`, with what the first one did; one of other rows is refused (409). `write` tells several writes of
+    an epoch to one queue apart. `queue` names the queue of a commit that may have no stages.
     """
     body = await read_body(CommitBody, request)
     _check_not_paused(service)
     await service.wait_until_all_free()
-    outcome = await service.store.commit_stages(body.producer, str(body.epoch), body.stages)
+    wanted = StagesOf(body.producer, str(body.epoch), body.write, body.queue)
+    outcome = await service.store.commit_stages(wanted, body.stages)
     if not outcome.is_repeated:
         service.counts.pushed += outcome.messages
         service.counts.duplicates += outcome.duplicates
@@ -210,13 +278,17 @@ async def commit_stages(service: Service, request: Request) -> Answer:
 
 
 async def abort_stages(service: Service, request: Request) -> Answer:
-    """What was staged for the producer's epoch, and not committed, is forgotten."""
-    removed = await service.store.abort_stages(_label(PRODUCER, request), _label(EPOCH, request))
+    """What was staged for the producer's epoch, and not committed, is forgotten: all of it, or one write's, or one
+    queue's.
+    """
+    write, queue = WRITE.read(request.query), OF_QUEUE.read(request.query)
+    wanted = StagesOf(_label(PRODUCER, request), _label(EPOCH, request), write, queue)
+    removed = await service.store.abort_stages(wanted, all_writes=WRITE.name not in request.query)
     return answered(AbortAnswer(removed))
 
 
 _BASE = "/api/v1/arrow"
-_STAGING = (PRODUCER, EPOCH, PART)
+_STAGING = (PRODUCER, EPOCH, PART, WRITE)
 
 ROUTES = (
     Route(
@@ -226,7 +298,7 @@ ROUTES = (
         "Which seqs of a queue can be read.",
         Scope.READ,
         answers={200: RangeAnswer},
-        query=(TIME,),
+        query=(TIME, PARTITION),
         problems=(404, 503),
     ),
     Route(
@@ -236,8 +308,18 @@ ROUTES = (
         "Read a range of a queue as an Arrow IPC stream.",
         Scope.READ,
         answers={200: Content(ARROW_STREAM)},
-        query=(FROM, TO, PARTITION, CREATED_FROM, CREATED_TO, LIMIT_BYTES),
-        problems=(404, 410, 503),
+        query=(FROM, TO, PARTITION, CREATED_FROM, CREATED_TO, LIMIT_BYTES, IDENTITY, REMOVED_UP_TO),
+        problems=(404, 409, 410, 503),
+    ),
+    Route(
+        "POST",
+        f"{_BASE}/queues/{{queue}}/readers/{{reader}}",
+        hold,
+        "Keep finished messages that a reader has not read.",
+        Scope.READ,
+        answers={200: HoldAnswer},
+        body=HoldBody,
+        problems=(404, 413, 415, 503),
     ),
     Route(
         "POST",
@@ -255,7 +337,7 @@ ROUTES = (
         "POST",
         f"{_BASE}/commit",
         commit_stages,
-        "Make staged rows messages, once for a producer's epoch.",
+        "Make staged rows messages, once for a producer's epoch and queue.",
         Scope.WRITE,
         answers={200: CommitAnswer},
         body=CommitBody,
@@ -268,7 +350,7 @@ ROUTES = (
         "Forget what was staged for a producer's epoch.",
         Scope.WRITE,
         answers={200: AbortAnswer},
-        query=(PRODUCER, EPOCH),
+        query=(PRODUCER, EPOCH, WRITE, OF_QUEUE),
         problems=(503,),
     ),
 )

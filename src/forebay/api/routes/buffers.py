@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec import Struct
 
 from forebay.api.answers import answered
@@ -12,6 +10,8 @@ from forebay.api.problems import without_paths
 from forebay.api.routing import Needs, Route, Scope
 from forebay.api.service import Service
 from forebay.ingest.figures import NO_BUFFERS, BufferFigures
+from forebay.telemetry import metrics
+from forebay.telemetry.page import Page
 
 
 class FailedFile(Struct, rename="camel"):
@@ -69,56 +69,29 @@ async def show_buffers(service: Service, request: Request) -> Answer:
     )
 
 
-async def buffer_lines(service: Service) -> list[str]:
-    """Prometheus text."""
-    return [] if service.intake is None else list(_lines(await buffer_figures(service)))
-
-
-def _lines(figures: BufferFigures) -> Iterator[str]:
-    yield from _gauge("forebay_db_healthy", "1 while the store takes messages.", int(figures.is_db_healthy))
-    yield from _gauge("forebay_buffer_bytes", "Bytes in buffer files.", figures.size_bytes)
-    yield from _gauge("forebay_buffer_oldest_seconds", "Age of the oldest buffered message.", figures.oldest_seconds)
-    yield from _gauge(
-        "forebay_buffer_partitions_held", "Partitions with messages in failover.", figures.partitions_fenced
-    )
-    yield from _gauge("forebay_buffer_failed_events", "Buffered messages that the store refuses.", figures.failed)
-    yield from _gauge(
-        "forebay_buffer_damaged_files", "Files of bytes set aside as damaged.", len(figures.damaged_files)
-    )
-    yield from _head("forebay_failovers_total", "counter", "How often pushes began to go to the failover file.")
-    yield f"forebay_failovers_total {figures.failovers}"
-    yield from _by_kind(
-        "forebay_buffer_pending_events", "gauge", "Buffered messages that wait.", figures.pending_by_lane
-    )
-    yield from _by_kind(
-        "forebay_buffer_appended_total", "counter", "Messages written to buffer files.", figures.appended_by_lane
-    )
-    for name, text in (
-        ("drained", "Buffered messages stored."),
-        ("duplicates", "Buffered messages that were stored already."),
-        ("store_writes", "Writes to the store that these took."),
-        ("rotations", "Buffer files taken from the appenders."),
-        ("refused", "Buffered messages moved to failed files."),
-        ("damaged_bytes", "Bytes that held no message."),
-    ):
-        values = {kind: getattr(counts, name) for kind, counts in figures.counts.items()}
-        yield from _by_kind(f"forebay_buffer_{name}_total", "counter", text, values)
-
-
-def _gauge(name: str, text: str, value: float) -> Iterator[str]:
-    yield from _head(name, "gauge", text)
-    yield f"{name} {value}"
-
-
-def _by_kind(name: str, metric: str, text: str, values: dict[str, int]) -> Iterator[str]:
-    yield from _head(name, metric, text)
-    for kind, value in values.items():
-        yield f'{name}{{kind="{kind}"}} {value}'
-
-
-def _head(name: str, metric: str, text: str) -> Iterator[str]:
-    yield f"# HELP {name} {text}"
-    yield f"# TYPE {name} {metric}"
+async def add_buffers(page: Page, service: Service) -> None:
+    """What waits, as metrics."""
+    if service.intake is None:
+        return
+    figures = await buffer_figures(service)
+    page.add(metrics.DB_HEALTHY, int(figures.is_db_healthy))
+    page.add(metrics.BUFFER_BYTES, figures.size_bytes)
+    page.add(metrics.BUFFER_OLDEST, figures.oldest_seconds)
+    page.add(metrics.BUFFER_HELD, figures.partitions_fenced)
+    page.add(metrics.BUFFER_FAILED, figures.failed)
+    page.add(metrics.BUFFER_DAMAGED_FILES, len(figures.damaged_files))
+    page.add(metrics.FAILOVERS, figures.failovers)
+    for kind, value in figures.pending_by_lane.items():
+        page.add(metrics.BUFFER_PENDING, value, kind)
+    for kind, value in figures.appended_by_lane.items():
+        page.add(metrics.BUFFER_APPENDED, value, kind)
+    for kind, counts in figures.counts.items():
+        page.add(metrics.BUFFER_DRAINED, counts.drained, kind)
+        page.add(metrics.BUFFER_DUPLICATES, counts.duplicates, kind)
+        page.add(metrics.BUFFER_STORE_WRITES, counts.store_writes, kind)
+        page.add(metrics.BUFFER_ROTATIONS, counts.rotations, kind)
+        page.add(metrics.BUFFER_REFUSED, counts.refused, kind)
+        page.add(metrics.BUFFER_DAMAGED, counts.damaged_bytes, kind)
 
 
 ROUTES = (

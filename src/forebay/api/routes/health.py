@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec import Struct
 
 import forebay
 from forebay.api.answers import answered, iso
 from forebay.api.exchange import Answer, Request
+from forebay.api.export_metrics import add_way_out
 from forebay.api.problems import Problem
 from forebay.api.routes.analytics import Totals, totals_of
-from forebay.api.routes.buffers import buffer_lines
+from forebay.api.routes.buffers import add_buffers
+from forebay.api.routes.flows import add_flows
 from forebay.api.routing import Needs, Route, Scope
 from forebay.api.service import Service
 from forebay.errors import StoreUnavailable
+from forebay.telemetry import metrics
+from forebay.telemetry.page import Page
 
 PROMETHEUS_TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -84,7 +86,7 @@ async def health(service: Service, request: Request) -> Answer:
     )
 
 
-async def metrics(service: Service, request: Request) -> Answer:
+async def show_metrics(service: Service, request: Request) -> Answer:
     """Prometheus text, or Queen's JSON for who asks for JSON."""
     if b"application/json" in request.header(b"accept"):
         uptime = (service.clock.now_us() - service.started_us) / 1_000_000
@@ -94,80 +96,54 @@ async def metrics(service: Service, request: Request) -> Answer:
 
 
 async def prometheus(service: Service, request: Request) -> Answer:
-    lines = [*_lines(service), *await _stage_lines(service), *await buffer_lines(service)]
-    return Answer(200, ("\n".join(lines) + "\n").encode(), PROMETHEUS_TEXT)
+    page = Page(service.metrics_namespace)
+    _add_server(page, service)
+    await _add_stages(page, service)
+    await add_flows(page, service)
+    await add_buffers(page, service)
+    add_way_out(page, service.way_out, service.clock)
+    return Answer(200, ("\n".join(page.lines()) + "\n").encode(), PROMETHEUS_TEXT)
 
 
-async def _stage_lines(service: Service) -> list[str]:
-    """None where the store does not answer: whoever looks after servers sees the others then too."""
+async def _add_stages(page: Page, service: Service) -> None:
+    """None where the store does not answer: who looks after servers sees the others then too."""
     try:
         service.check_serves(Needs.STORE)
         figures = await service.store.stage_figures()
-    except Problem:
-        return []
-    except StoreUnavailable:
-        return []
-    return [
-        *_head("forebay_stages", "gauge", "Stages that wait for their commit."),
-        f"forebay_stages {figures.stages}",
-        *_head("forebay_stage_bytes", "gauge", "Bytes of the payloads in them."),
-        f"forebay_stage_bytes {figures.size_bytes}",
-        *_head("forebay_stages_expired_total", "counter", "Stages that this server removed, uncommitted in time."),
-        f"forebay_stages_expired_total {figures.expired}",
-    ]
+    except (Problem, StoreUnavailable):
+        return
+    page.add(metrics.STAGES, figures.stages)
+    page.add(metrics.STAGE_BYTES, figures.size_bytes)
+    page.add(metrics.STAGES_EXPIRED, figures.expired)
 
 
-def _lines(service: Service) -> Iterator[str]:
-    counts = service.counts
-    yield from _head("forebay_http_requests_total", "counter", "Requests answered, by operation and status.")
+def _add_server(page: Page, service: Service) -> None:
+    counts, memory = service.counts, service.memory
+    page.declare(metrics.HTTP_REQUESTS)
     for (method, path, status), count in sorted(counts.requests.items()):
-        yield f'forebay_http_requests_total{{method="{method}",path="{path}",status="{status}"}} {count}'
-    yield from _head("forebay_messages_pushed_total", "counter", "Messages accepted by this server.")
-    yield f"forebay_messages_pushed_total {counts.pushed}"
-    yield from _head("forebay_messages_popped_total", "counter", "Messages delivered by this server.")
-    yield f"forebay_messages_popped_total {counts.popped}"
-    yield from _head("forebay_messages_acknowledged_total", "counter", "Answers of consumers, by status.")
+        page.add(metrics.HTTP_REQUESTS, count, method, path, status)
+    page.add(metrics.PUSHED, counts.pushed)
+    page.add(metrics.POPPED, counts.popped)
+    page.declare(metrics.ACKNOWLEDGED)
     for word, count in sorted(counts.acknowledged.items()):
-        yield f'forebay_messages_acknowledged_total{{status="{word}"}} {count}'
-    yield from _head("forebay_push_bytes_total", "counter", "Bytes of push requests, decompressed.")
-    yield f"forebay_push_bytes_total {counts.bytes_in}"
-    yield from _head("forebay_waiting_consumers", "gauge", "Long polls that wait for messages.")
-    yield f"forebay_waiting_consumers {len(service.waiting)}"
-    memory = service.memory
-    yield from _head("forebay_request_memory_bytes", "gauge", "Memory that bodies and answers hold.")
-    yield f"forebay_request_memory_bytes {memory.used + memory.unasked}"
-    yield from _head("forebay_request_memory_waiting", "gauge", "Requests that wait for memory.")
-    yield f"forebay_request_memory_waiting {memory.waiting}"
-    yield from _head("forebay_request_memory_refused_total", "counter", "Requests that waited for memory in vain.")
-    yield f"forebay_request_memory_refused_total {memory.refused}"
-    yield from _head("forebay_request_memory_slow_total", "counter", "Clients that lost their memory, being slow.")
-    yield f"forebay_request_memory_slow_total {memory.slow}"
-    yield from _head("forebay_messages_lost", "gauge", "Messages accepted and not readable any more, by queue.")
+        page.add(metrics.ACKNOWLEDGED, count, word)
+    page.add(metrics.PUSH_BYTES, counts.bytes_in)
+    page.add(metrics.WAITING_CONSUMERS, len(service.waiting))
+    page.add(metrics.REQUEST_MEMORY, memory.used + memory.unasked)
+    page.add(metrics.REQUEST_MEMORY_WAITING, memory.waiting)
+    page.add(metrics.REQUEST_MEMORY_REFUSED, memory.refused)
+    page.add(metrics.REQUEST_MEMORY_SLOW, memory.slow)
+    page.declare(metrics.LOST, metrics.DISK_FREE, metrics.DISK_SIZE, metrics.REMOVED)
     for queue, count in sorted(service.lost.items()):
-        yield f'forebay_messages_lost{{queue="{_label(queue)}"}} {count}'
-    yield from _head("forebay_disk_free_bytes", "gauge", "Room on the disks that the server writes to.")
+        page.add(metrics.LOST, count, queue)
     for disk in service.disks.disks:
-        yield f'forebay_disk_free_bytes{{path="{_label(str(disk.path))}"}} {disk.free_bytes}'
-    yield from _head("forebay_disk_size_bytes", "gauge", "Size of those disks.")
-    for disk in service.disks.disks:
-        yield f'forebay_disk_size_bytes{{path="{_label(str(disk.path))}"}} {disk.size_bytes}'
-    yield from _head("forebay_removed_total", "counter", "What this server removed for its age, by kind.")
+        page.add(metrics.DISK_FREE, disk.free_bytes, disk.path)
+        page.add(metrics.DISK_SIZE, disk.size_bytes, disk.path)
     for kind, count in sorted(service.retention.removed.items()):
-        yield f'forebay_removed_total{{kind="{kind}"}} {count}'
-    yield from _head("forebay_clock_jumps_total", "counter", "How often the clock was seen to jump forward.")
-    yield f"forebay_clock_jumps_total {service.retention.watch.jumps}"
-    yield from _head("forebay_maintenance", "gauge", "1 while maintenance is on.")
-    yield f'forebay_maintenance{{of="push"}} {int(service.is_push_paused)}'
-    yield f'forebay_maintenance{{of="pop"}} {int(service.is_pop_paused)}'
-
-
-def _label(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _head(name: str, kind: str, text: str) -> Iterator[str]:
-    yield f"# HELP {name} {text}"
-    yield f"# TYPE {name} {kind}"
+        page.add(metrics.REMOVED, count, kind)
+    page.add(metrics.CLOCK_JUMPS, service.retention.watch.jumps)
+    page.add(metrics.MAINTENANCE, int(service.is_push_paused), "push")
+    page.add(metrics.MAINTENANCE, int(service.is_pop_paused), "pop")
 
 
 ROUTES = (
@@ -177,7 +153,7 @@ ROUTES = (
     Route(
         "GET",
         "/metrics",
-        metrics,
+        show_metrics,
         "Metrics as Prometheus text, or as JSON with `Accept: application/json`.",
         Scope.OPEN,
         answers={200: MetricsJson | str},

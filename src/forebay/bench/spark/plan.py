@@ -30,6 +30,11 @@ class Plan:
     live_rounds: int = 3
     idle_rounds: int = 1
 
+    @property
+    def json_messages(self) -> int:
+        """In each queue whose payloads are parsed."""
+        return self.messages // 4
+
     @classmethod
     def quick(cls, *, rounds: int = 1, messages: int = QUICK_MESSAGES) -> Plan:
         """Small in everything: it shows that the suite works, and says little about speed."""

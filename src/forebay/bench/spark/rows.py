@@ -13,9 +13,10 @@ from forebay.client import Client
 
 STAGE_ROWS = 50_000
 SLOWEST_MS = 2_000
-SQL = """
+SCHEMA = "user STRING, page STRING, ms INT, text STRING"
+SQL = f"""
     SELECT to_json(struct(m.user, m.page, m.ms)) AS payload
-    FROM (SELECT from_json(cast(payload AS string), 'user STRING, page STRING, ms INT, text STRING') AS m FROM input)
+    FROM (SELECT from_json(cast(payload AS string), '{SCHEMA}') AS m FROM input)
     WHERE m.ms >= 1000
 """
 """Parse, filter, project: half of the messages remain."""
@@ -29,13 +30,21 @@ def payload(number: int) -> bytes:
     return f'{before}{text}"}}'.encode()
 
 
-def fill(url: str, queue: str, messages: int) -> None:
+def payload_or_bad(number: int, bad_percent: int) -> bytes:
+    """The message, or, for so many of a hundred, the first half of it, which is no JSON."""
+    whole = payload(number)
+    return whole[: MESSAGE_BYTES // 2] if number % 100 < bad_percent else whole
+
+
+def fill(url: str, queue: str, messages: int, bad_percent: int = 0) -> None:
     """A queue with so many messages, all of them visible at once."""
     producer = uuid.uuid4().hex
     stages: list[str] = []
     with Client(url) as client:
         for start in range(0, messages, STAGE_ROWS):
             numbers = range(start, min(start + STAGE_ROWS, messages))
-            rows = pa.table({"payload": pa.array([payload(number) for number in numbers], pa.binary())})
+            rows = pa.table(
+                {"payload": pa.array([payload_or_bad(number, bad_percent) for number in numbers], pa.binary())}
+            )
             stages += client.stage(queue, rows, producer=producer, epoch=0)
         client.commit(stages, producer=producer, epoch=0)

@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType
 from forebay.spark.option_table import BATCH_READ
 from forebay.spark.options import read_options
 from forebay.spark.positions import SeqRange
-from forebay.spark.source import ForebaySource, QueueReader, RangePartition
+from forebay.spark.reader import RangePartition
+from forebay.spark.source import ForebaySource, QueueReader
 
 NAME = "tuples"
 
@@ -27,7 +28,8 @@ class TupleSource(ForebaySource):
         return NAME
 
     def reader(self, schema: StructType) -> TupleReader:
-        return TupleReader(read_options(self.options, BATCH_READ, self._defaults()), schema, self.cores)
+        options = read_options(self.options, BATCH_READ, self._defaults())
+        return TupleReader(options, schema, self._snapshot, self._fault, self.cores)
 
 
 class TupleReader(QueueReader):

@@ -9,10 +9,12 @@ are given as they are, so that no payload is copied for nothing. Nothing here is
 
     stage   durable, invisible, known by an id. Any number per epoch, from any number of writers.
     commit  the stages that it names become messages, all at one moment, with the seqs that come next. Once for a
-            producer and epoch: a second commit changes nothing and is told what the first one did.
+            producer, epoch and queue (and `write`, which tells several writes of an epoch to one queue apart). A second
+            commit of the same rows changes nothing and is told what the first one did; one of other rows is refused
+            (`commits`). The rows are the same if their number, bytes and checksum are, in whatever order and stages.
     abort   what was staged and not committed is forgotten.
 
-So a writer that is killed and started again writes its epoch once, whatever it had reached:
+So a writer that is killed and started again writes its epoch once to each queue, whatever it had reached:
 
 | killed                               | what is there           | what to do                                          |
 |--------------------------------------|-------------------------|-----------------------------------------------------|

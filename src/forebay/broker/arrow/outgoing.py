@@ -8,10 +8,10 @@ from itertools import repeat
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forebay.broker.bulk import RangeRequest
+from forebay.broker.bulk import LostSpan, RangeRequest
 from forebay.broker.encryption import MARK, Address
 from forebay.broker.messages import Message
-from forebay.errors import RangeGone
+from forebay.errors import QueueReplaced, RangeGone, RangeIncomplete
 
 WIRE_SCHEMA = pa.schema(
     [
@@ -55,6 +55,28 @@ def checked_start(wanted: RangeRequest, first_kept: int, removed_seq: int) -> in
     if first < first_kept and first <= removed_seq:
         raise RangeGone(f"queue {wanted.queue!r}", first, first_kept)
     return max(first, first_kept)
+
+
+def check_identity(wanted: RangeRequest, identity: str) -> None:
+    if wanted.identity is not None and wanted.identity != identity:
+        raise QueueReplaced(wanted.queue, wanted.identity, identity)
+
+
+def check_complete(wanted: RangeRequest, removed_seq: int, lost: Sequence[LostSpan] = ()) -> None:
+    """`RangeIncomplete` where messages are gone that the reader counts on.
+
+    A message that retention removed behind the range counts too: it says only of the last one where that was, and those
+    before it in the same partition went with it.
+    """
+    allowed_seq = wanted.removed_up_to
+    if allowed_seq is None:
+        return
+    first = max(wanted.from_seq or 1, 1)
+    if removed_seq > allowed_seq and removed_seq >= first:
+        raise RangeIncomplete(wanted.queue, first, removed_seq, "retention")
+    for span in lost:
+        if span.last_seq >= first and (wanted.to_seq is None or span.first_seq <= wanted.to_seq):
+            raise RangeIncomplete(wanted.queue, max(span.first_seq, first), span.last_seq, "damage")
 
 
 def narrowed(batch: pa.RecordBatch, wanted: RangeRequest) -> pa.RecordBatch:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from crc32c import crc32c
 
+from forebay.broker.bulk import CHECKSUMS, Content
 from forebay.broker.encryption import SEALED_MARKS
 from forebay.broker.messages import PushItem
 from forebay.errors import PayloadInClear
@@ -106,10 +108,70 @@ def read(kept: Any) -> list[pa.RecordBatch]:
         return list(reader)
 
 
-def size_of(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
-    """How many messages, and the bytes of their payloads."""
+def content_of(batches: Sequence[pa.RecordBatch]) -> Content:
+    """How many messages, the bytes of their payloads, and what stands for all that their producer gave."""
     rows = sum(batch.num_rows for batch in batches)
-    return rows, sum(pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0 for batch in batches)
+    size = sum(pc.sum(pc.binary_length(batch.column("payload"))).as_py() or 0 for batch in batches)
+    return Content(rows, size, sum(map(checksum_of, batches)) % CHECKSUMS)
+
+
+def checksum_of(batch: pa.RecordBatch) -> int:
+    """The sum of one number per row: the same for the same rows in another order, or in other batches.
+
+    A row's number mixes the CRC-32C of each of its columns, so that values which change places between rows are seen.
+    An id that was made for the row is no part of it: staged again, the row gets another.
+    """
+    if not batch.num_rows:
+        return 0
+    total = pc.binary_length(batch.column("payload")).cast(pa.uint64())
+    crcs = pa.array(map(crc32c, batch.column("payload").to_pylist()), pa.uint64())
+    for number, column in enumerate((crcs, *_named_columns(batch))):
+        if column is not None:
+            total = pc.add(total, pc.multiply(column, _factors()[number]))
+    return int(pc.sum(_mixed(total)).as_py()) % CHECKSUMS
+
+
+@lru_cache(maxsize=1)
+def _factors() -> pa.Array:
+    """Odd numbers without a pattern: one per column of a checksum, and one that spreads its bits.
+
+    Not made when the module is loaded: that would load pandas, half a second of every start.
+    """
+    return pa.array(
+        [
+            0x9E3779B97F4A7C15,
+            0xC2B2AE3D27D4EB4F,
+            0x165667B19E3779F9,
+            0x85EBCA77C2B2AE63,
+            0x27D4EB2F165667C5,
+            0xD6E8FEB86659FD93,
+        ],
+        pa.uint64(),
+    )
+
+
+def _named_columns(batch: pa.RecordBatch) -> Iterator[pa.Array | None]:
+    """CRCs of the texts of each row; None for a column of empty texts, whose CRCs are 0. Mostly few texts differ."""
+    for name in ("partition", "transaction_id", "trace_id", "headers"):
+        texts = batch.column(name)
+        if name == "transaction_id":
+            is_minted = pc.not_equal(pc.bit_wise_and(batch.column("flags"), TRANSACTION_ID_IS_MINTED), 0)
+            if pc.all(is_minted).as_py():
+                yield None
+                continue
+            texts = pc.if_else(is_minted, "", texts)
+        if not pc.max(pc.binary_length(texts)).as_py():
+            yield None
+            continue
+        encoded = texts.dictionary_encode()
+        crcs = [crc32c(text.encode()) for text in encoded.dictionary.to_pylist()]
+        yield pc.take(pa.array(crcs, pa.uint64()), encoded.indices)
+
+
+def _mixed(numbers: pa.Array) -> pa.Array:
+    """Spread over 64 bits. Arrow's products wrap around."""
+    spread = pc.multiply(numbers, _factors()[-1])
+    return pc.bit_wise_xor(spread, pc.shift_right(spread, pa.scalar(32, pa.uint64())))
 
 
 def check_sealed(queue: str, batches: Sequence[pa.RecordBatch]) -> None:

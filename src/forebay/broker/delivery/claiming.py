@@ -68,8 +68,12 @@ def claim(
     batch: int,
     lease_id: str,
     auto_ack: bool,
+    lease_seconds: int = 0,
 ) -> Claim | None:
-    """Take up to `batch` messages; None when the partition has nothing for the group now, and nothing to pass."""
+    """Take up to `batch` messages; None when the partition has nothing for the group now, and nothing to pass.
+
+    The lease lasts `lease_seconds`, or as long as the options say.
+    """
     if is_held(state, options, now_us):
         return None
     state = _open_again(state)
@@ -97,7 +101,7 @@ def claim(
         after = [replace(p, is_leased=False, is_finished=p.is_finished or p.is_leased) for p in after]
     state = replace(state, pending=tuple(after))
     if delivered and not auto_ack:
-        until = now_us + options.lease_seconds * SECOND_US
+        until = now_us + (lease_seconds or options.lease_seconds) * SECOND_US
         state = replace(state, lease_id=lease_id, lease_granted_us=now_us, lease_until_us=until)
     return Claim(delivered, tuple(dead), advanced(state))
 

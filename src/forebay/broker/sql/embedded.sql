@@ -8,7 +8,8 @@ CREATE TABLE IF NOT EXISTS queues (
     options     BLOB NOT NULL,
     created_us  INTEGER NOT NULL,
     indexed_seq INTEGER NOT NULL DEFAULT 0,        -- every message up to here is in blocks, or does not count
-    gone_pushed INTEGER NOT NULL DEFAULT 0         -- messages ever of partitions that are removed
+    gone_pushed INTEGER NOT NULL DEFAULT 0,        -- messages ever of partitions that are removed
+    gone_seq    INTEGER NOT NULL DEFAULT 0         -- the last message of theirs that retention removed
 );
 
 CREATE TABLE IF NOT EXISTS partitions (
@@ -103,6 +104,15 @@ CREATE TABLE IF NOT EXISTS groups (
     UNIQUE (queue_id, name)
 );
 
+-- Readers that are not groups, such as streams of Spark. What is finished from their seq on is not removed until then.
+CREATE TABLE IF NOT EXISTS holds (
+    queue_id INTEGER NOT NULL,
+    reader   TEXT NOT NULL,
+    seq      INTEGER NOT NULL,
+    until_us INTEGER NOT NULL,
+    PRIMARY KEY (queue_id, reader)
+) WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS states (
     group_id     INTEGER NOT NULL,
     partition_id INTEGER NOT NULL,
@@ -161,6 +171,16 @@ CREATE TABLE IF NOT EXISTS flags (
     is_set INTEGER NOT NULL
 ) WITHOUT ROWID;
 
+-- Flows: what their workers say of them, and what people want of them.
+CREATE TABLE IF NOT EXISTS flows (
+    name       TEXT PRIMARY KEY,
+    worker     TEXT NOT NULL DEFAULT '',
+    report     BLOB NOT NULL DEFAULT '{}',
+    updated_us INTEGER NOT NULL DEFAULT 0,
+    is_paused  INTEGER NOT NULL DEFAULT 0,
+    resumes    INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
 -- Rows that wait for their commit; each has a file of its name in `stages/`.
 CREATE TABLE IF NOT EXISTS stages (
     stage_id   TEXT PRIMARY KEY,
@@ -170,18 +190,28 @@ CREATE TABLE IF NOT EXISTS stages (
     queue      TEXT NOT NULL,
     messages   INTEGER NOT NULL,
     size       INTEGER NOT NULL,
-    created_us INTEGER NOT NULL
+    created_us INTEGER NOT NULL,
+    checksum   INTEGER NOT NULL DEFAULT 0,
+    "write"    TEXT NOT NULL DEFAULT ''            -- tells several writes of one epoch to one queue apart
 ) WITHOUT ROWID;
 
 CREATE INDEX IF NOT EXISTS stages_by_epoch ON stages (producer, epoch);
 
--- Epochs that are committed, each with what was answered.
-CREATE TABLE IF NOT EXISTS stage_commits (
+-- What is committed: of each write of an epoch one row per queue. What its rows held, and what was done with them.
+CREATE TABLE IF NOT EXISTS queue_commits (
     producer   TEXT NOT NULL,
     epoch      TEXT NOT NULL,
-    outcome    BLOB NOT NULL,
+    "write"    TEXT NOT NULL,
+    queue      TEXT NOT NULL,                      -- '': nothing was staged, and no queue named
+    rows       INTEGER,                            -- NULL, as the next two: written by a Forebay that did not note it
+    size       INTEGER,
+    checksum   INTEGER,
+    request    TEXT NOT NULL,                      -- stands for the stages that were named
+    messages   INTEGER NOT NULL,
+    duplicates INTEGER NOT NULL,
+    first_seq  INTEGER NOT NULL,
     created_us INTEGER NOT NULL,
-    PRIMARY KEY (producer, epoch)
+    PRIMARY KEY (producer, epoch, "write", queue)
 ) WITHOUT ROWID;
 
-CREATE INDEX IF NOT EXISTS stage_commits_by_time ON stage_commits (created_us);
+CREATE INDEX IF NOT EXISTS queue_commits_by_time ON queue_commits (created_us);

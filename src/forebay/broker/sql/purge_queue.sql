@@ -2,6 +2,8 @@
 -- database may have undone a piece, and nobody would find them without their queue.
 WITH groups AS (
     DELETE FROM forebay.groups WHERE queue_id = %(queue_id)b::bigint
+), holds AS (
+    DELETE FROM forebay.holds WHERE queue_id = %(queue_id)b::bigint
 )
 DELETE FROM forebay.queues q
 WHERE q.queue_id = %(queue_id)b::bigint AND q.name IS NULL

@@ -1,2 +1,3 @@
--- What the commit of an epoch did.
-SELECT outcome FROM forebay.stage_commits WHERE producer = %(producer)b::text AND epoch = %(epoch)b::text
+-- What is committed of a write, by queue.
+SELECT queue, rows, size_bytes, checksum, request, messages, duplicates, first_seq FROM forebay.queue_commits
+WHERE producer = %(producer)b::text AND epoch = %(epoch)b::text AND write = %(write)b::text

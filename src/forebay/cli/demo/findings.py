@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pyarrow as pa
@@ -16,8 +15,6 @@ from forebay.cli.demo.result import Comparison, Latency, compare, latency_of
 from forebay.client import AsyncClient
 
 ROWS_SHOWN = 5
-SPARK_METADATA = "_spark_metadata"
-COMPACT = ".compact"
 # Spark writes times without their zone, which is UTC.
 COUNTED = pa.schema(
     [("minute", pa.timestamp("us", tz="UTC")), ("region", pa.string()), ("clicks", pa.int64()), ("ms", pa.int64())]
@@ -74,19 +71,6 @@ def _minutes(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Minute, Counte
 
 
 def table_of(parquet: Path) -> pa.Table:
-    """What Spark has committed to the folder. A file that its log does not name is of a batch that was cut short."""
-    tables = [pq.read_table(file).cast(COUNTED) for file in committed_files(parquet)]
+    """What the folder holds, read as anybody would: a flow moves files into it when their batch is whole."""
+    tables = [pq.read_table(file).cast(COUNTED) for file in sorted(parquet.glob("*.parquet"))]
     return pa.concat_tables(tables) if tables else COUNTED.empty_table()
-
-
-def committed_files(parquet: Path) -> list[Path]:
-    """The files in the log that Spark's file sink keeps: one file per batch, and now and then one with all before."""
-    try:
-        names = [entry.name for entry in (parquet / SPARK_METADATA).iterdir()]
-    except FileNotFoundError:
-        return []
-    whole = max((int(n.removesuffix(COMPACT)) for n in names if n.endswith(COMPACT) and n[0].isdecimal()), default=-1)
-    later = sorted(int(name) for name in names if name.isdecimal() and int(name) > whole)
-    logs = [*([f"{whole}{COMPACT}"] if whole >= 0 else []), *map(str, later)]
-    lines = [line for log in logs for line in (parquet / SPARK_METADATA / log).read_text().splitlines()[1:]]
-    return [Path(unquote(urlsplit(msgspec.json.decode(line)["path"]).path)) for line in lines]

@@ -15,10 +15,8 @@ from forebay.cli.part import Part
 from forebay.cli.up_command import SERVER_READY
 from forebay.cli.worker_command import READY as WORKER_READY
 from forebay.errors import ForebayError
-from forebay.flows.flow_directory import FlowDirectory
 from forebay.flows.supervision import State
 
-FLOWS = ("join", "per-minute", "archive")
 PARQUET = "per-minute"
 SERVER_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.05
@@ -36,6 +34,8 @@ class Pipeline:
         self.directory = directory
         self.data_dir = directory / "forebay-data"
         self.url = ""
+        self._failed_flow = ""
+        """What the worker says of a flow that has failed."""
         # Settings of the user's own environment would make another demo of it.
         environ = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
         forebay = [sys.executable, "-m", "forebay"]
@@ -99,12 +99,12 @@ class Pipeline:
         for part in (self._server, self._worker):
             if (code := part.ended()) is not None:
                 raise DemoFailed(f"the {part.name} ended with {code}:\n{self._last_lines(part)}")
-        for name in FLOWS:
-            report = FlowDirectory(self.data_dir, name).report()
-            if report is not None and report.state is State.FAILED:
-                raise DemoFailed(f"flow {name} failed: {report.cause}")
+        if self._failed_flow:
+            raise DemoFailed(f"flow {self._failed_flow}")
 
     def _log(self, name: str, line: str) -> None:
+        if name == "worker" and line.partition(": ")[2].startswith(f"{State.FAILED}: "):
+            self._failed_flow = line
         with (self.directory / f"{name}.log").open("a") as log:
             log.write(line + "\n")
 

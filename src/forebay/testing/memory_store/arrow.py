@@ -8,12 +8,20 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from forebay.broker.arrow import outgoing
-from forebay.broker.arrow.staged_rows import check_sealed, cut, items_of, size_of
-from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
-from forebay.broker.messages import PushItem
+from forebay.broker.arrow.commits import Committed, decide, request_of
+from forebay.broker.arrow.staged_rows import check_sealed, content_of, cut, items_of
+from forebay.broker.bulk import (
+    CommitOutcome,
+    Content,
+    QueueBounds,
+    RangeRequest,
+    Staged,
+    StageFigures,
+    StageName,
+    StagesOf,
+    identity_of,
+)
 from forebay.clock import Clock
-from forebay.errors import StageUnknown
-from forebay.model.message import SeqRange
 from forebay.testing.memory_store.contents import SECOND_US, StoredQueue
 from forebay.testing.memory_store.pushing import Pushing
 
@@ -26,15 +34,19 @@ class _Stage:
     staged: Staged
     created_us: int
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.name.producer, self.name.epoch, self.name.write
+
 
 class ArrowStages(Pushing):
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__(clock)
         self._stages: dict[str, _Stage] = {}
-        self._commits: dict[tuple[str, str], tuple[CommitOutcome, int]] = {}
+        self._commits: dict[tuple[str, str, str, str], tuple[Committed, int]] = {}
         self._expired = 0
 
-    async def bounds(self, queue: str, time_us: int | None = None) -> QueueBounds:
+    async def bounds(self, queue: str, time_us: int | None = None, partitions: Sequence[str] = ()) -> QueueBounds:
         found = self._existing(queue)
         messages = found.messages()
         later = (message.seq for message in messages if time_us is not None and message.created_us >= time_us)
@@ -43,60 +55,82 @@ class ArrowStages(Pushing):
             found.next_seq,
             sum(len(message.payload) for message in messages),
             None if time_us is None else next(later, found.next_seq),
+            identity_of(found.number, found.info.created_us),
+            found.removed_seq(partitions),
         )
 
+    async def hold(self, queue: str, reader: str, seq: int, seconds: float) -> bool:
+        found, now_us = self._existing(queue), self._clock.now_us()
+        was_held = found.holds.pop(reader, (0, 0))[1] > now_us
+        if seconds > 0:
+            found.holds[reader] = seq, now_us + round(seconds * SECOND_US)
+        return was_held
+
     async def read_batches(self, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
-        bounds = await self.bounds(wanted.queue)
+        bounds = await self.bounds(wanted.queue, partitions=wanted.partitions)
         queue = self._existing(wanted.queue)
-        first = outgoing.checked_start(wanted, bounds.first_seq, queue.removed_seq)
+        outgoing.check_identity(wanted, bounds.identity)
+        first = outgoing.checked_start(wanted, bounds.first_seq, bounds.removed_seq)
+        outgoing.check_complete(wanted, bounds.removed_seq)
         last = bounds.next_seq - 1 if wanted.to_seq is None else wanted.to_seq
         return _read(queue, first, last, wanted)
 
-    async def stage(self, queue: str, stage_id: str, name: StageName, batches: Sequence[pa.RecordBatch]) -> Staged:
+    async def stage(
+        self,
+        queue: str,
+        stage_id: str,
+        name: StageName,
+        batches: Sequence[pa.RecordBatch],
+        content: Content | None = None,
+    ) -> Staged:
         found = self._queues.get(queue)
         if found and found.info.options.encryption_enabled:
             check_sealed(queue, batches)
-        staged = Staged(stage_id, *size_of(batches))
+        staged = Staged(stage_id, content or content_of(batches))
         self._stages[stage_id] = _Stage(queue, name, list(batches), staged, self._clock.now_us())
         return staged
 
-    async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
-        known = self._commits.get((producer, epoch))
-        if known is not None:
-            return known[0]._replace(is_repeated=True)
-        chosen = {each: self._stages.get(each) for each in stage_ids}
-        unknown = [each for each, stage in chosen.items() if stage is None or stage.name[:2] != (producer, epoch)]
-        if unknown:
-            raise StageUnknown(unknown, producer, epoch)
-        items: list[PushItem] = []
-        for stage in chosen.values():
-            if stage is not None:
-                items += [item for batch in stage.batches for item in items_of(stage.queue, batch)]
+    async def commit_stages(self, wanted: StagesOf, stage_ids: Sequence[str]) -> CommitOutcome:
+        key = wanted[:3]
+        staged = {n: (s.queue, s.staged.content) for n, s in self._stages.items() if s.key == key}
+        committed = {queue: one for (*of, queue), (one, _) in self._commits.items() if tuple(of) == key}
+        decision = decide(wanted, stage_ids, staged, committed)
+        stages = [self._stages[each] for each in dict.fromkeys(stage_ids) if each in staged]
+        items = [
+            item
+            for stage in stages
+            if stage.queue in decision.new
+            for batch in stage.batches
+            for item in items_of(stage.queue, batch)
+        ]
         self._check_room(items)
         pushed = [self._push(item) for item in items]
         self._tell(pushed, items)
-        seqs: dict[str, list[int]] = {}
-        for item, one in zip(items, pushed, strict=True):
-            if one.status == "queued":
-                seqs.setdefault(item.queue, []).append(one.seq)
-        total = sum(map(len, seqs.values()))
-        ranges = {queue: SeqRange(found[0], found[-1]) for queue, found in seqs.items()}
-        outcome = CommitOutcome(False, total, len(items) - total, ranges)
-        self._commits[producer, epoch] = outcome, self._clock.now_us()
-        self._forget(producer, epoch)
-        return outcome
+        done = []
+        for queue, content in decision.new.items():
+            of_queue = [one for item, one in zip(items, pushed, strict=True) if item.queue == queue]
+            seqs = [one.seq for one in of_queue if one.status == "queued"]
+            first_seq = seqs[0] if seqs else 0
+            one = Committed(queue, content, request_of(stage_ids), len(seqs), len(of_queue) - len(seqs), first_seq)
+            self._commits[*key, queue] = one, self._clock.now_us()
+            done.append(one)
+        for queue in decision.new:
+            await self.abort_stages(wanted._replace(queue=queue))
+        return decision.outcome(done)
 
-    async def abort_stages(self, producer: str, epoch: str) -> int:
-        return self._forget(producer, epoch)
-
-    def _forget(self, producer: str, epoch: str) -> int:
-        gone = [each for each, stage in self._stages.items() if stage.name[:2] == (producer, epoch)]
+    async def abort_stages(self, wanted: StagesOf, *, all_writes: bool = False) -> int:
+        gone = [
+            each
+            for each, stage in self._stages.items()
+            if (stage.key == wanted[:3] or (all_writes and stage.key[:2] == wanted[:2]))
+            and wanted.queue in (None, stage.queue)
+        ]
         for stage_id in gone:
             del self._stages[stage_id]
         return len(gone)
 
     async def stage_figures(self) -> StageFigures:
-        size = sum(stage.staged.size_bytes for stage in self._stages.values())
+        size = sum(stage.staged.content.size_bytes for stage in self._stages.values())
         return StageFigures(len(self._stages), size, self._expired)
 
     async def expire_stages(self, stage_seconds: float, commit_seconds: float) -> int:

@@ -10,6 +10,7 @@ import msgspec
 
 from forebay.broker import delivery
 from forebay.broker.delivery import DeadLetter, DeliveryState
+from forebay.broker.flow_rows import FlowRow
 from forebay.broker.messages import Message, PopRequest
 from forebay.broker.overview import DeadMessage, TraceEvent
 from forebay.broker.store import Waker
@@ -28,6 +29,8 @@ class StoredPartition:
     ids: dict[str, int] = field(default_factory=dict)
     newest_us: int = 0
     last_seq: int = 0
+    removed_seq: int = 0
+    """The last seq that retention removed."""
     states: dict[str, DeliveryState] = field(default_factory=dict)
 
     def remove(self, message: Message) -> None:
@@ -52,8 +55,10 @@ class StoredQueue:
     info: Queue
     number: int
     next_seq: int = 1
-    removed_seq: int = 0
-    """The last seq that retention removed."""
+    gone_seq: int = 0
+    """The last seq that retention removed of partitions that are gone."""
+    holds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Readers that are not groups: the next seq of each, and until when that is spared."""
     partitions: dict[str, StoredPartition] = field(default_factory=dict)
     partition_number: int = 0
     """Of the last partition that was made; none is used twice."""
@@ -64,6 +69,15 @@ class StoredQueue:
             self.partition_number += 1
             self.partitions[name] = StoredPartition(name, f"{self.number}-{self.partition_number}")
         return self.partitions[name]
+
+    def removed_seq(self, names: Sequence[str] = ()) -> int:
+        """The last seq that retention removed, of these partitions or of all."""
+        found = [p.removed_seq for p in self.partitions.values() if not names or p.name in names]
+        return max([self.gone_seq, *found])
+
+    def held_seq(self, now_us: int) -> int | None:
+        """The first seq that a reader has not read."""
+        return min((seq for seq, until_us in self.holds.values() if until_us > now_us), default=None)
 
     def messages(self) -> list[Message]:
         messages = [m for partition in self.partitions.values() for m in partition.messages.values()]
@@ -94,6 +108,7 @@ class Contents:
         self._letter_number = 0
         self._traces: list[TraceEvent] = []
         self._flags: dict[str, bool] = {}
+        self._flows: dict[str, FlowRow] = {}
         self._wake: Waker = lambda queue, count: None
         self.dropped: Counter[str] = Counter()
 
@@ -153,6 +168,7 @@ class Contents:
             name: replace(
                 queue,
                 groups=dict(queue.groups),
+                holds=dict(queue.holds),
                 partitions={
                     n: replace(p, messages=dict(p.messages), ids=dict(p.ids), states=dict(p.states))
                     for n, p in queue.partitions.items()

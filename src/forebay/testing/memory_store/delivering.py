@@ -132,6 +132,7 @@ class Delivering(Contents):
                 batch=batch,
                 lease_id=lease_id,
                 auto_ack=request.auto_ack,
+                lease_seconds=request.lease_seconds,
             )
 
         taken = claim(request.batch)

@@ -40,6 +40,9 @@ class Groups(Contents):
         if group not in found.groups:
             now_us = self._clock.now_us()
             found.groups[group] = StoredGroup(0, "all", 0, now_us, now_us)
+        if partition is None and target.seq is not None:
+            # For partitions that are made later, where the seq is still to come.
+            found.groups[group].start_seq = max(target.seq - 1, 0)
         chosen = [p for name, p in found.partitions.items() if partition in (None, name)]
         for place in chosen:
             messages = list(place.messages.values())

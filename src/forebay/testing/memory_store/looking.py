@@ -87,8 +87,9 @@ class Looking(Contents):
         queue = self._existing(name)
         gone = [m for m in queue.messages() if partition in (None, m.partition)]
         for message in gone:
-            queue.partitions[message.partition].remove(message)
-            queue.removed_seq = max(queue.removed_seq, message.seq)
+            found = queue.partitions[message.partition]
+            found.remove(message)
+            found.removed_seq = max(found.removed_seq, message.seq)
         self._wake(name, 1)
         return len(gone)
 
@@ -97,10 +98,13 @@ class Looking(Contents):
         removed = 0
         for queue in self._queues.values():
             for name, partition in list(queue.partitions.items()):
-                is_ahead = any(state.cursor_seq >= queue.next_seq for state in partition.states.values())
+                # A group that stands at 2^53 is for other partitions only.
+                cursors = [state.cursor_seq for state in partition.states.values()]
+                is_ahead = any(queue.next_seq <= cursor_seq < (1 << 53) - 1 for cursor_seq in cursors)
                 if partition.newest_us < oldest_us and not (
                     partition.messages or is_ahead or self._is_named(partition)
                 ):
+                    queue.gone_seq = max(queue.gone_seq, partition.removed_seq)
                     del queue.partitions[name]
                     removed += 1
         return removed

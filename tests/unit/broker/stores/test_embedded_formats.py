@@ -35,6 +35,28 @@ def test_claims_look_for_lost_records_in_an_index_of_those_alone(tmp_path: Path)
     database.close()
 
 
+def test_commits_of_format_5_are_known_by_their_queues(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    database = Database(path)
+    database.do("DROP TABLE queue_commits")
+    database.do("ALTER TABLE stages DROP COLUMN checksum")
+    database.do("CREATE TABLE stage_commits (producer TEXT, epoch TEXT, outcome BLOB, created_us INTEGER)")
+    for epoch, outcome in (("1", b'[false,5,2,{"left":[3,5],"right":[1,2]}]'), ("2", b"[false,0,0,{}]")):
+        database.do("INSERT INTO stage_commits VALUES ('spark', ?, ?, 77)", (epoch, outcome))
+    database.do("PRAGMA user_version=5")
+    database.close()
+    database = Database(path)
+    columns = 'epoch, "write", queue, rows, checksum, request, messages, first_seq, created_us'
+    assert database.all(f"SELECT {columns} FROM queue_commits ORDER BY epoch, queue") == [
+        ("1", "", "left", None, None, "", 3, 3, 77),
+        ("1", "", "right", None, None, "", 2, 1, 77),
+        ("2", "", "", None, None, "", 0, 0, 77),
+    ]
+    assert database.all("SELECT checksum FROM stages") == []
+    database.close()
+    Database(path).close()
+
+
 @pytest.mark.parametrize("version", range(1, VERSION))
 def test_older_database_gets_what_is_new(tmp_path: Path, version: int) -> None:
     path = tmp_path / "store.sqlite"

@@ -12,8 +12,8 @@ import pytest_asyncio
 from forebay.broker.messages import PushItem
 from forebay.broker.push_run import PushRun
 from forebay.broker.stores.embedded import EmbeddedStore
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import AppendFailed, DiskFull
+from forebay.filesystem import RealFilesystem
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, FullDisk, nth
 
 pytestmark = pytest.mark.asyncio

@@ -19,8 +19,8 @@ from forebay.broker.stores.embedded import arrivals as arrivals_module
 from forebay.broker.stores.embedded import store_delivery as store_module
 from forebay.broker.stores.embedded.database import CommitFailed, Database
 from forebay.broker.stores.embedded.engine import BROKEN_MAX
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import AppendFailed, DiskFull, RangeGone, StoreUnavailable, TooManyOpenFiles, Transient
+from forebay.filesystem import RealFilesystem
 from forebay.model.queue import QueueOptions
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, Operation, Plan, nth
 

@@ -14,8 +14,8 @@ from fixtures.arrow_steps import commit, stage
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.messages import Acknowledgement, Popped, PopRequest, PushItem
 from forebay.broker.stores.embedded import EmbeddedStore
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import AppendFailed, QueueFull
+from forebay.filesystem import RealFilesystem
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, nth

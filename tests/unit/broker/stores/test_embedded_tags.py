@@ -19,8 +19,8 @@ from fixtures.store_steps import configure, ids, item, push, take
 from forebay.broker.stores.embedded import EmbeddedStore, retention, tags
 from forebay.broker.stores.embedded.reading import RangeReader
 from forebay.commitlog import LogOptions
-from forebay.commitlog.filesystem import RealFilesystem
 from forebay.errors import RangeGone, UnknownQueue
+from forebay.filesystem import RealFilesystem
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.faulty_filesystem import FaultyFilesystem, Operation

@@ -64,16 +64,20 @@ refused is taken out of memory as well, as far as it had come (`transactions`).
 
 **Stages and their commits** (`staging`, `committing`; the protocol is `forebay.broker.arrow`'s). A stage is a synced
 file and a row. A commit is a transaction as above, whose records are written from the stages' files, up to 8 MiB or
-32,768 rows each; the epoch is remembered in the same SQLite commit. Files go after it. Killed
+32,768 rows each; what was committed is remembered in the same SQLite commit, a row per queue. Files go after it. Killed
 
 | when                          | what the next opening finds                                                          |
 |-------------------------------|--------------------------------------------------------------------------------------|
 | before the stage's row        | a file that is nobody's, which it removes                                            |
 | between stage and commit      | the stage, which can be committed                                                    |
 | while records are written     | records whose tag does not count, and the stages: the commit can be done again       |
-| after the SQLite commit       | all messages, and the epoch; files that are left are nobody's, and are removed       |
+| after the SQLite commit       | all messages, known as committed; files that are left are nobody's, and are removed  |
 
 Everything else waits while a commit writes: about as long as the disk takes to sync its bytes.
+
+**What is gone** is known per partition: its floor, the last seq that retention removed. Of partitions that are removed
+the queue keeps the highest (`gone_seq`). A reader that counts on what is above that asks for it to be told (`reading`).
+A reader that is no group has a row in `holds`: until its time is over, what is finished from its seq on is not removed.
 
 **A row of `states`** is what `delivery` encodes, or in short the range of new messages that a lease covers
 (`lease_rows`).

@@ -1,8 +1,8 @@
 """Commits of stages: their rows become messages of their queues, all of them or none.
 
 A commit is a transaction of the store (see the essay): its records carry one tag, and the tag is committed in SQLite
-together with the index rows and the row that remembers the epoch. Rows go from the stages' files into the logs without
-becoming Python objects, except where producers gave ids, which have to be looked up one by one.
+together with the index rows and the rows that remember it, one per queue. Rows go from the stages' files into the logs
+without becoming Python objects, except where producers gave ids, which have to be looked up one by one.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forebay.broker.arrow.commits import Committed, Decision, decide, request_of
 from forebay.broker.arrow.staged_rows import check_sealed
-from forebay.broker.bulk import CommitOutcome
+from forebay.broker.bulk import CommitOutcome, Content, StagesOf
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
@@ -25,9 +25,6 @@ from forebay.clock import Clock
 from forebay.commitlog.columns import ColumnBatch
 from forebay.errors import QueueFull
 from forebay.model.message import TRANSACTION_ID_IS_MINTED, SeqRange
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(CommitOutcome).decode
 
 
 @dataclass(slots=True)
@@ -64,35 +61,53 @@ class StageCommitter:
         self._clock = clock
         self._waiting = waiting
 
-    def earlier(self, producer: str, epoch: str) -> CommitOutcome | None:
-        """What an earlier commit of the epoch did."""
-        row = self._database.one(
-            "SELECT outcome FROM stage_commits WHERE producer = ? AND epoch = ?", (producer, epoch)
+    def _committed(self, wanted: StagesOf) -> dict[str, Committed]:
+        """What is committed of the write, by queue."""
+        rows = self._database.all(
+            "SELECT queue, rows, size, checksum, request, messages, duplicates, first_seq FROM queue_commits "
+            'WHERE producer = ? AND epoch = ? AND "write" = ?',
+            (wanted.producer, wanted.epoch, wanted.write),
         )
-        return _decode(row[0])._replace(is_repeated=True) if row else None
+        return {row[0]: Committed(row[0], None if row[1] is None else Content(*row[1:4]), *row[4:]) for row in rows}
 
-    def commit(self, producer: str, epoch: str, stage_ids: Sequence[str], tag: bytes) -> CommitOutcome:
+    def decide(self, wanted: StagesOf, stage_ids: Sequence[str]) -> Decision:
+        """What of the request is new."""
+        return decide(wanted, stage_ids, self._stages.staged(wanted), self._committed(wanted))
+
+    def commit(self, wanted: StagesOf, stage_ids: Sequence[str], decision: Decision, tag: bytes) -> CommitOutcome:
         """Inside a savepoint: whatever is raised, nothing of it counts."""
-        staged = self._stages.opened(producer, epoch, stage_ids)
+        queues = self._stages.staged(wanted)
         intakes: dict[str, _Intake] = {}
-        for name, batches in staged:
+        for stage_id in dict.fromkeys(stage_ids):
+            name = queues[stage_id][0]
+            if name not in decision.new:
+                continue
             if name not in intakes:
                 intakes[name] = _Intake(self._queues.made(name, "", ""))
-            for batch in batches:
+            for batch in self._stages.read(stage_id):
                 self._take(intakes[name], batch)
         for intake in intakes.values():
             self._check_room(intake)
         now_us = self._clock.now_us()
         ranges = {name: self._store(intake, tag, now_us) for name, intake in intakes.items() if intake.messages}
         self._index.tags.add(tag, {intakes[name].queue.queue_id: last for name, (_, last) in ranges.items()})
-        messages = sum(last - first + 1 for first, last in ranges.values())
-        outcome = CommitOutcome(False, messages, sum(intake.duplicates for intake in intakes.values()), ranges)
-        self._database.do(
-            "INSERT INTO stage_commits (producer, epoch, outcome, created_us) VALUES (?, ?, ?, ?)",
-            (producer, epoch, _encode(outcome), now_us),
-        )
-        self._stages.forget(producer, epoch)
-        return outcome
+        request, done = request_of(stage_ids), []
+        for name, content in decision.new.items():
+            duplicates = intakes[name].duplicates if name in intakes else 0
+            first, last = ranges.get(name, (0, -1))
+            done.append(Committed(name, content, request, last - first + 1, duplicates, first))
+        self._note(wanted, done, now_us)
+        return decision.outcome(done)
+
+    def _note(self, wanted: StagesOf, done: Sequence[Committed], now_us: int) -> None:
+        """Remember what was committed, and forget the stages of it, also those that no commit named."""
+        for queue, content, *rest in done:
+            self._database.do(
+                'INSERT INTO queue_commits (producer, epoch, "write", queue, rows, size, checksum, request, messages, '
+                "duplicates, first_seq, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (wanted.producer, wanted.epoch, wanted.write, queue, *(content or ()), *rest, now_us),
+            )
+            self._stages.forget(wanted._replace(queue=queue))
 
     def _take(self, intake: _Intake, batch: pa.RecordBatch) -> None:
         if intake.queue.info.options.encryption_enabled:
@@ -164,6 +179,8 @@ class StageCommitter:
         }
 
 
-def told(outcome: CommitOutcome) -> Counter[str]:
-    """How many messages each queue got."""
-    return Counter({queue: last - first + 1 for queue, (first, last) in outcome.queues.items()})
+def told(outcome: CommitOutcome, decision: Decision) -> Counter[str]:
+    """How many messages each queue got now."""
+    return Counter(
+        {queue: last - first + 1 for queue, (first, last) in outcome.queues.items() if queue in decision.new}
+    )

@@ -11,15 +11,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from forebay.commitlog.filesystem import FILE_MODE
 from forebay.errors import Permanent
+from forebay.filesystem import FILE_MODE
 
-VERSION = 5
+VERSION = 6
 """2: messages can be deleted one by one, and a Forebay that knows 1 would deliver them. 3: leases are kept in short.
 
 4: records can be marked as lost, and a Forebay that knows 3 would look for them. 5: partitions can be removed, and a
 Forebay that knows 4 would read what their records hold. From 5 on it is written down while the store is open, and not
-only when it is closed, when groups last popped.
+only when it is closed, when groups last popped. 6: commits of stages are known by their queue too, and
+readers that are no groups hold back retention.
 """
 _CACHE_KIB = 65_536
 
@@ -76,14 +77,32 @@ class Database:
             # What an older Forebay wrote down of it may be from when a group was made: none may be taken for idle.
             now_us = time.time_ns() // 1_000
             self._connection.execute("UPDATE groups SET last_active_us = max(last_active_us, ?)", (now_us,))
+        if self._add_column("queues", "gone_seq", 0):
+            self._connection.execute(
+                "UPDATE queues SET gone_seq = "
+                "coalesce((SELECT max(floor_seq) FROM removed_partitions r WHERE r.queue_id = queues.id), 0)"
+            )
+        self._add_column("stages", "checksum", 0)
+        self._add_column("stages", '"write"', "''", kind="TEXT")
+        self._take_over_commits()
         self._connection.execute(f"PRAGMA user_version={VERSION}")
 
-    def _add_column(self, table: str, column: str, default: int) -> bool:
+    def _add_column(self, table: str, column: str, default: int | str, kind: str = "INTEGER") -> bool:
         """Add it to a table that an older Forebay has made; returns whether it did."""
-        if column in {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}:
+        if column.strip('"') in {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}:
             return False
-        self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER NOT NULL DEFAULT {default}")
+        self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind} NOT NULL DEFAULT {default}")
         return True
+
+    def _take_over_commits(self) -> None:
+        """Those of a Forebay of format 5, in one transaction: killed before its end, it is done again."""
+        known = "SELECT 1 FROM sqlite_schema WHERE name = 'stage_commits'"
+        if self._connection.execute(known).fetchone():
+            taking = files("forebay.broker.sql").joinpath("embedded", "commits_of_format_5.sql").read_text()
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute(taking)
+            self._connection.execute("DROP TABLE stage_commits")
+            self._connection.execute("COMMIT")
 
     def execute(self, statement: str, values: Any) -> sqlite3.Cursor:
         """A statement with values of any kind, within the transaction."""

@@ -21,6 +21,7 @@ from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
 from forebay.broker.stores.embedded.database import CommitFailed, Database
 from forebay.broker.stores.embedded.expiring import Expiring
 from forebay.broker.stores.embedded.figures import CountedQueue
+from forebay.broker.stores.embedded.flows import Flows
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.letters import DeadLetters
 from forebay.broker.stores.embedded.losses import Losses
@@ -40,9 +41,9 @@ from forebay.broker.stores.embedded.work_line import Work
 from forebay.clock import Clock
 from forebay.commitlog import LogOptions
 from forebay.commitlog.access import not_accessible, take_lock_of
-from forebay.commitlog.filesystem import FOLDER_MODE, Filesystem, Lock
 from forebay.commitlog.layout import QUEUES
 from forebay.errors import DamagedRange, ForebayError, InvariantBroken, StoreUnavailable
+from forebay.filesystem import FOLDER_MODE, Filesystem, Lock
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Engine:
         self._pusher = Pusher(self.queues, self._index, clock, self.database)
         self.purger = Purger(self.database, self._index.tags)
         self.traces = Traces(self.database, self.queues, clock)
+        self.flows = Flows(self.database, clock)
         self.stages = Stages(directory, self.database, clock)
         committer = StageCommitter(
             self.database, self.queues, self._index, self.stages, clock, partial(self._pusher.waiting, is_urgent=True)

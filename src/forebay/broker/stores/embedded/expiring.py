@@ -18,6 +18,7 @@ from forebay.broker.stores.embedded.queues import Queues
 
 PIECE_ROWS_MAX = 1_000
 """Rows of groups, partitions and states that are removed before others get their turn."""
+_SECOND_US = 1_000_000
 _EMPTY = files("forebay.broker.sql").joinpath("embedded", "empty_partitions.sql").read_text()
 
 
@@ -39,6 +40,19 @@ class Expiring:
                 if group.last_active_us
             ],
         )
+
+    def hold(self, queue_name: str, reader: str, seq: int, seconds: float, now_us: int) -> bool:
+        """Note where a reader stands that is no group; whether what it had not read was spared until now."""
+        queue_id = self._queues.existing(queue_name).queue_id
+        statement = "SELECT until_us FROM holds WHERE queue_id = ? AND reader = ?"
+        row = self._database.one(statement, (queue_id, reader))
+        until_us = now_us + round(seconds * _SECOND_US)
+        self._database.do("INSERT OR REPLACE INTO holds VALUES (?, ?, ?, ?)", (queue_id, reader, seq, until_us))
+        return row is not None and row[0] > now_us
+
+    def forget_holds(self, now_us: int) -> None:
+        """Of readers that were not heard of for longer than they asked for."""
+        self._database.do("DELETE FROM holds WHERE until_us <= ?", (now_us,))
 
     def forget_group(self, queue_id: int, name: str, before_us: int) -> bool | None:
         """Forget some of what is known of an idle group; whether all of it is forgotten, None when it is not idle."""
@@ -74,8 +88,12 @@ class Expiring:
         for number, queue_id, name, last_seq, pushed in found:
             for table in ("blocks", "transaction_ids", "deleted_messages", "states"):
                 self._database.do(f"DELETE FROM {table} WHERE partition_id = ?", (number,))
+            self._database.do(
+                "UPDATE queues SET gone_pushed = gone_pushed + ?, "
+                "gone_seq = max(gone_seq, (SELECT floor_seq FROM partitions WHERE id = ?)) WHERE id = ?",
+                (pushed, number, queue_id),
+            )
             self._database.do("DELETE FROM partitions WHERE id = ?", (number,))
-            self._database.do("UPDATE queues SET gone_pushed = gone_pushed + ? WHERE id = ?", (pushed, queue_id))
             self._database.do("INSERT OR REPLACE INTO removed_partitions VALUES (?, ?, ?)", (queue_id, name, last_seq))
             self._queues.by_id[queue_id].forget_partition(name)
             self._queues.by_id[queue_id].waiting = None

@@ -56,12 +56,17 @@ _decode_short = msgspec.msgpack.Decoder(FreshLease).decode
 
 
 def leased(
-    state: DeliveryState, seqs: Sequence[int], options: QueueOptions, now_us: int, lease_id: str
+    state: DeliveryState,
+    seqs: Sequence[int],
+    options: QueueOptions,
+    now_us: int,
+    lease_id: str,
+    lease_seconds: int = 0,
 ) -> FreshLease | None:
     """What `delivery.claim` makes of messages that are all new, in short; None where that takes more than a range."""
     if state.pending or options.is_age_limited or not seqs or seqs[-1] - seqs[0] != len(seqs) - 1:
         return None
-    until_us = now_us + options.lease_seconds * _SECOND_US
+    until_us = now_us + (lease_seconds or options.lease_seconds) * _SECOND_US
     return FreshLease(state.cursor_seq, seqs[0], seqs[-1], lease_id, now_us, until_us, state.finished)
 
 

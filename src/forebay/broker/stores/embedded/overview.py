@@ -159,6 +159,11 @@ class Overview:
         Returns on how many, and the number to go on from, if there may be others.
         """
         group = queue.groups.get(name) or self._popper.add_group(queue, name, "all", 0, 0)
+        if partition is None and not after:
+            # For partitions that are made later, where the seq is still to come.
+            group.start_seq = max(seq - 1, 0)
+            self._database.do("UPDATE groups SET start_seq = ? WHERE id = ?", (group.start_seq, group.group_id))
+            group.ready = queue.waiting = None
         numbers = self._database.all(
             "SELECT id FROM partitions NOT INDEXED WHERE id > ?1 AND queue_id = ?2 AND (?3 IS NULL OR name = ?3) "
             "ORDER BY id LIMIT ?4",

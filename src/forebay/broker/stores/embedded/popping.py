@@ -208,7 +208,9 @@ class Popper:
             if request.check is not None:
                 request.check(fresh)
             is_short = not request.auto_ack and not buried and not any(fresh.headers)
-            short = None if not is_short else lease_rows.leased(state, fresh.seqs, options, now_us, lease_id)
+            short = None
+            if is_short:
+                short = lease_rows.leased(state, fresh.seqs, options, now_us, lease_id, request.lease_seconds)
             if short is not None:
                 self.states.save_encoded(group, partition_id, short, lease_rows.encode(short))
                 ready.put_to_sleep(partition_id, short.until_us)
@@ -295,6 +297,7 @@ class Popper:
                 batch=batch,
                 lease_id=lease_id,
                 auto_ack=request.auto_ack,
+                lease_seconds=request.lease_seconds,
             )
 
         taken = claim(request.batch)

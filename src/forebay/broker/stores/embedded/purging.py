@@ -21,7 +21,12 @@ _OF_PARTITIONS = (
     ("traces", "id"),
 )
 """Tables of which a partition has rows, and what tells those apart."""
-_OF_QUEUES = (("dead_letters", "id"), ("lost_messages", "first_seq"), ("removed_partitions", "name"))
+_OF_QUEUES = (
+    ("dead_letters", "id"),
+    ("lost_messages", "first_seq"),
+    ("removed_partitions", "name"),
+    ("holds", "reader"),
+)
 
 
 class Purger:

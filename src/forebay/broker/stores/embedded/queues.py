@@ -20,11 +20,11 @@ from forebay.broker.stores.embedded.ready import ReadyList
 from forebay.broker.stores.embedded.waiting_count import WaitingCount
 from forebay.clock import Clock
 from forebay.commitlog import CommitLog, LogOptions
-from forebay.commitlog.filesystem import Filesystem, Kind, is_disk_full
 from forebay.commitlog.layout import QUARANTINE, QUEUES, foreign_names
 from forebay.commitlog.manifest import ManifestStore
 from forebay.commitlog.recovery import sign_of_messages
 from forebay.errors import DiskFull, LogUnopenable, StoreUnavailable, Transient, UnknownQueue
+from forebay.filesystem import Filesystem, Kind, is_disk_full
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of
 
 logger = logging.getLogger(__name__)

@@ -8,18 +8,19 @@ batches: records from the log, and from the database, through a connection that 
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from forebay.broker.arrow import outgoing
-from forebay.broker.bulk import QueueBounds, RangeRequest
+from forebay.broker.bulk import LostSpan, QueueBounds, RangeRequest, identity_of
 from forebay.commitlog import CommitLog
 from forebay.commitlog.block import NO_TAG
-from forebay.errors import DamagedRange, RangeGone, UnknownQueue
+from forebay.errors import DamagedRange, RangeGone, RangeIncomplete, UnknownQueue
 from forebay.model.message import CREATED_US_MAX
 
 
@@ -65,14 +66,41 @@ class RangeReader:
     def _all(self, statement: str, *values: object) -> list[Any]:
         return self._database.execute(statement, (self.queue.queue_id, *values)).fetchall()
 
-    def bounds(self, time_us: int | None) -> QueueBounds:
+    def bounds(self, time_us: int | None, partitions: Sequence[str] = ()) -> QueueBounds:
         [(size,)] = self._all("SELECT coalesce(sum(size), 0) FROM partitions WHERE queue_id = ?")
         first, end = self._first_seq(), self.queue.next_seq
-        if time_us is None:
-            return QueueBounds(first, end, size)
-        later = self.queue.log.read_created_between(time_us, CREATED_US_MAX + 1, on_damage=self.damage.append)
-        found = next((batch.column("seq")[0].as_py() for batch in later if batch.num_rows), end)
-        return QueueBounds(first, end, size, min(max(found, first), end))
+        at_time = None
+        if time_us is not None:
+            later = self.queue.log.read_created_between(time_us, CREATED_US_MAX + 1, on_damage=self.damage.append)
+            found = next((batch.column("seq")[0].as_py() for batch in later if batch.num_rows), end)
+            at_time = min(max(found, first), end)
+        gone = self._removed_seq(partitions), self._lost(partitions)
+        return QueueBounds(first, end, size, at_time, self._identity(), *gone)
+
+    def _identity(self) -> str:
+        rows = self._all("SELECT created_us FROM queues WHERE id = ?")
+        if not rows:
+            raise UnknownQueue(self.queue.name)
+        return identity_of(self.queue.queue_id, rows[0][0])
+
+    def _removed_seq(self, partitions: Sequence[str]) -> int:
+        """The last message that retention removed; of partitions that are gone it is not known which they were."""
+        [(seq,)] = self._all(
+            "SELECT max(q.gone_seq, coalesce((SELECT max(p.floor_seq) FROM partitions p WHERE p.queue_id = q.id "
+            "AND (?2 = '[]' OR p.name IN (SELECT value FROM json_each(?2)))), 0)) FROM queues q WHERE q.id = ?1",
+            json.dumps(list(partitions)),
+        ) or [(0,)]
+        return int(seq)
+
+    def _lost(self, partitions: Sequence[str]) -> tuple[LostSpan, ...]:
+        """What is known to be lost; where the partition is not known, it may be of any."""
+        rows = self._all(
+            "SELECT l.first_seq, l.last_seq, l.messages FROM lost_messages l LEFT JOIN partitions p "
+            "ON p.id = l.partition_id WHERE l.queue_id = ?1 AND (?2 = '[]' OR p.name IS NULL "
+            "OR p.name IN (SELECT value FROM json_each(?2))) ORDER BY l.first_seq",
+            json.dumps(list(partitions)),
+        )
+        return tuple(LostSpan(*row) for row in rows)
 
     def _first_seq(self) -> int:
         """The oldest message kept.
@@ -98,31 +126,49 @@ class RangeReader:
 
     def batches(self, wanted: RangeRequest) -> Iterator[pa.RecordBatch]:
         """What can be wrong with the request is raised by the call."""
-        # What the log does not hold any more retention has removed, be it of partitions that are not known any more.
-        removed_seq = max([self.queue.log.first_seq - 1, *self._floors().values()])
+        outgoing.check_identity(wanted, self._identity())
+        removed_seq = self._removed_seq(wanted.partitions)
+        if not wanted.partitions:
+            # What the log does not hold any more is gone, be it of partitions that an older Forebay has forgotten.
+            removed_seq = max(removed_seq, self.queue.log.first_seq - 1)
         first = outgoing.checked_start(wanted, self._first_seq(), removed_seq)
+        self._check_complete(wanted)
         last = self.queue.next_seq - 1
         last = last if wanted.to_seq is None else min(wanted.to_seq, last)
-        narrowed = (outgoing.narrowed(batch, wanted) for batch in self._kept(first, last))
+        narrowed = (outgoing.narrowed(batch, wanted) for batch in self._kept(first, last, wanted))
         together = outgoing.put_together(batch for batch in narrowed if batch.num_rows)
         return outgoing.limited(map(outgoing.on_the_wire, together), wanted.bytes_max)
 
-    def _kept(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    def _check_complete(self, wanted: RangeRequest) -> None:
+        if wanted.removed_up_to is not None:
+            outgoing.check_complete(wanted, self._removed_seq(wanted.partitions), self._lost(wanted.partitions))
+
+    def _kept(self, first: int, last: int, wanted: RangeRequest | None = None) -> Iterator[pa.RecordBatch]:
         """The messages between those seqs that count."""
         if first > last:
             return
         deleted = self._deleted(first, last)
         floors = self._floors()  # after that: what was deleted of a partition that is removed is below its floor
-        for batch in outgoing.put_together(self._stored(first, last)):
+        if wanted is not None:
+            # Once more, now that it is known what is passed over: retention may have been quicker.
+            self._check_complete(wanted)
+        for batch in outgoing.put_together(self._stored(first, last, wanted)):
             if floors:
                 batch = _above_floors(batch, floors)
             if deleted is not None:
                 batch = batch.filter(pc.invert(pc.is_in(batch.column("seq"), deleted)))
             yield batch
 
-    def _stored(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """The messages of committed records."""
-        found = self.queue.log.read_records(first, last, on_damage=self.damage.append)
+    def _stored(self, first: int, last: int, wanted: RangeRequest | None = None) -> Iterator[pa.RecordBatch]:
+        """The messages of committed records. A damage that takes what is wanted is told before what is behind it."""
+
+        def on_damage(damage: DamagedRange) -> None:
+            self.damage.append(damage)
+            if wanted is not None and wanted.removed_up_to is not None and self._is_loss(damage, wanted):
+                end = last if damage.last_seq is None else damage.last_seq
+                raise RangeIncomplete(wanted.queue, damage.first_seq, end, "damage")
+
+        found = self.queue.log.read_records(first, last, on_damage=on_damage)
         with contextlib.closing(found) as records:  # type: ignore[type-var]
             for record in records:
                 tag, batch = record.tag_and_batch()
@@ -134,6 +180,19 @@ class RangeReader:
                 else:
                     start = max(first - record.header.first_seq, 0)
                     yield batch.slice(start, last - record.header.first_seq + 1 - start)
+
+    def _is_loss(self, damage: DamagedRange, wanted: RangeRequest) -> bool:
+        """Whether messages of the partitions go with it that count until now. Noted, they are found by `_lost`."""
+        end = self.queue.next_seq - 1 if damage.last_seq is None else damage.last_seq
+        rows = self._all(
+            "SELECT 1 FROM partitions p JOIN blocks b ON b.partition_id = p.id AND b.first_seq BETWEEN ?2 AND ?3 "
+            "AND b.position >= 0 AND b.last_seq > p.floor_seq "
+            "WHERE p.queue_id = ?1 AND (?4 = '[]' OR p.name IN (SELECT value FROM json_each(?4))) LIMIT 1",
+            damage.first_seq,
+            end,
+            json.dumps(list(wanted.partitions)),
+        )
+        return bool(rows)
 
     def _check_kept(self, seq: int) -> None:
         """A tag is unknown when it was never committed, or when it went because its records had gone (`tags`)."""

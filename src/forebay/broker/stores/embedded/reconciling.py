@@ -17,9 +17,9 @@ import logging
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.losses import Losses
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
-from forebay.commitlog.filesystem import Filesystem
 from forebay.commitlog.salvage import reported_damage
 from forebay.errors import DamagedRange
+from forebay.filesystem import Filesystem
 
 logger = logging.getLogger(__name__)
 

@@ -119,7 +119,7 @@ class Retention:
         queue = self._queues.by_id.get(queue_id)
         return queue is not None and self._index.tags.prune(queue)
 
-    def remove(self, plan: Plan, from_seq: int) -> tuple[int, int | None]:
+    def remove(self, plan: Plan, from_seq: int, now_us: int) -> tuple[int, int | None]:
         """Remove some of what is planned, from a seq on; returns how many messages, and where to go on, if anywhere."""
         queue = self._queues.by_id.get(plan.queue_id)
         if queue is None or not plan.spans:
@@ -127,8 +127,11 @@ class Retention:
         walk = _Walk(plan, self._deleted(queue), from_seq)
         walk.through(self._records(queue, from_seq))
         removed = 0
+        statement = "SELECT min(seq) - 1 FROM holds WHERE queue_id = ? AND until_us > ?"
+        (held_seq,) = self._database.one(statement, (queue.queue_id, now_us))
         for number, share in walk.found.items():
-            if share.last_seq <= plan.old_seq or share.last_seq <= self._done_seq(queue, number):
+            is_read = held_seq is None or share.last_seq <= held_seq
+            if share.last_seq <= plan.old_seq or (is_read and share.last_seq <= self._done_seq(queue, number)):
                 self._raise_floor(queue, number, share)
                 removed += share.messages
         return removed, walk.next_seq

@@ -66,6 +66,7 @@ class Planner:
             "queue_id": queue.queue_id,
             "partition": None,
             "is_done_wanted": bool(options.completed_kept_seconds),
+            "now_us": self._now_us,
         }
         if options.completed_kept_seconds:
             # Only where something is finished: in front of it there may be a backlog that need not be read.
@@ -81,7 +82,9 @@ class Planner:
 
     def everything(self, queue: ReadableQueue, partition: str | None) -> Plan:
         """All that the queue, or one partition of it, holds now."""
-        rows = self._execute(_FRONTS, queue_id=queue.queue_id, partition=partition, is_done_wanted=False)
+        rows = self._execute(
+            _FRONTS, queue_id=queue.queue_id, partition=partition, is_done_wanted=False, now_us=self._now_us
+        )
         last_seq = queue.next_seq - 1
         spans = {name: Span(number, first, last_seq) for number, name, first, _ in rows if first <= last_seq}
         return _plan(queue, spans, last_seq)

@@ -15,11 +15,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from forebay.broker.arrow import outgoing, staged_rows
-from forebay.broker.bulk import Staged, StageFigures, StageName
+from forebay.broker.bulk import Content, Staged, StageFigures, StageName, StagesOf
 from forebay.broker.stores.embedded.database import Database
 from forebay.clock import Clock
-from forebay.commitlog.filesystem import FOLDER_MODE, RealFilesystem, is_disk_full, private_opener
-from forebay.errors import DiskFull, StageUnknown, StoreUnavailable
+from forebay.errors import DiskFull, StoreUnavailable
+from forebay.filesystem import FOLDER_MODE, RealFilesystem, is_disk_full, private_opener
 
 RECORD_BYTES_MAX = 8 << 20
 """Of a record that a commit writes. Larger ones sync faster, smaller ones are popped faster."""
@@ -75,29 +75,23 @@ class Stages:
 
     def add(self, queue: str, name: StageName, staged: Staged) -> Staged:
         self._database.do(
-            "INSERT INTO stages (stage_id, producer, epoch, part, queue, messages, size, created_us) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (staged.stage_id, *name, queue, staged.messages, staged.size_bytes, self._clock.now_us()),
+            'INSERT INTO stages (stage_id, producer, epoch, part, "write", queue, messages, size, checksum, '
+            "created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (staged.stage_id, *name, queue, *staged.content, self._clock.now_us()),
         )
         return staged
 
-    def queues(self, producer: str, epoch: str) -> list[str]:
-        """Those that stages of the epoch are for."""
-        rows = self._database.all("SELECT queue FROM stages WHERE producer = ? AND epoch = ?", (producer, epoch))
-        return [queue for (queue,) in rows]
-
-    def opened(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> list[tuple[str, list[pa.RecordBatch]]]:
-        """Queue and rows of each stage, in the order asked for. The rows lie in the mapped files."""
+    def staged(self, wanted: StagesOf) -> dict[str, tuple[str, Content]]:
+        """Queue and content of each stage of the write."""
         rows = self._database.all(
-            "SELECT stage_id, queue FROM stages WHERE producer = ? AND epoch = ?", (producer, epoch)
+            "SELECT stage_id, queue, messages, size, checksum FROM stages "
+            'WHERE producer = ? AND epoch = ? AND "write" = ?',
+            (wanted.producer, wanted.epoch, wanted.write),
         )
-        queues: dict[str, str] = dict(rows)
-        unknown = [stage_id for stage_id in stage_ids if stage_id not in queues]
-        if unknown:
-            raise StageUnknown(unknown, producer, epoch)
-        return [(queues[each], self._read(each)) for each in dict.fromkeys(stage_ids)]
+        return {stage_id: (queue, Content(*content)) for stage_id, queue, *content in rows}
 
-    def _read(self, stage_id: str) -> list[pa.RecordBatch]:
+    def read(self, stage_id: str) -> list[pa.RecordBatch]:
+        """Its rows; they lie in the mapped file."""
         path = self._path(stage_id)
         try:
             return staged_rows.read(pa.memory_map(str(path)))
@@ -107,10 +101,12 @@ class Stages:
                 f"{path}: the stage cannot be read: {error}", remedy="Abort the epoch, and stage its rows again"
             ) from error
 
-    def forget(self, producer: str, epoch: str) -> int:
-        """Take all stages of the epoch out of the database; `remove_files` follows when that is committed."""
+    def forget(self, wanted: StagesOf, *, all_writes: bool = False) -> int:
+        """Take stages of the epoch out of the database; `remove_files` follows when that is committed."""
         gone = self._database.all(
-            "DELETE FROM stages WHERE producer = ? AND epoch = ? RETURNING stage_id", (producer, epoch)
+            'DELETE FROM stages WHERE producer = ? AND epoch = ? AND (? OR "write" = ?) AND coalesce(queue = ?, 1) '
+            "RETURNING stage_id",
+            (wanted.producer, wanted.epoch, all_writes, wanted.write, wanted.queue),
         )
         self._doomed += [stage_id for (stage_id,) in gone]
         return len(gone)
@@ -121,7 +117,7 @@ class Stages:
             "DELETE FROM stages WHERE created_us < ? RETURNING stage_id", (now_us - round(stage_seconds * _SECOND_US),)
         )
         self._database.do(
-            "DELETE FROM stage_commits WHERE created_us < ?", (now_us - round(commit_seconds * _SECOND_US),)
+            "DELETE FROM queue_commits WHERE created_us < ?", (now_us - round(commit_seconds * _SECOND_US),)
         )
         self._doomed += [stage_id for (stage_id,) in gone]
         self._expired += len(gone)

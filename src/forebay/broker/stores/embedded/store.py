@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from forebay.broker.flow_rows import FlowRow
 from forebay.broker.messages import (
     ANSWER_BYTES_MAX,
     Message,
@@ -109,6 +110,20 @@ class EmbeddedStore(StoreDelivery, StoreRemoving, StoreBulk):
 
     async def trace_names(self, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
         return await self._call(lambda: self._engine.traces.names(limit, offset))
+
+    async def flows(self) -> list[FlowRow]:
+        return await self._call(self._engine.flows.all)
+
+    async def report_flow(
+        self, name: str, worker: str, report: bytes, *, quiet_seconds: float, is_released: bool = False
+    ) -> FlowRow:
+        return await self._call(lambda: self._engine.flows.report(name, worker, report, quiet_seconds, is_released))
+
+    async def pause_flow(self, name: str, is_paused: bool) -> FlowRow:
+        return await self._call(lambda: self._engine.flows.pause(name, is_paused), synced=True)
+
+    async def forget_flow(self, name: str) -> bool:
+        return await self._call(lambda: self._engine.flows.forget(name))
 
     async def flag(self, name: str) -> bool:
         statement = "SELECT is_set FROM flags WHERE name = ?"

@@ -7,8 +7,17 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pyarrow as pa
 
-from forebay.broker.arrow.staged_rows import check_sealed, size_of
-from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
+from forebay.broker.arrow.staged_rows import check_sealed, content_of
+from forebay.broker.bulk import (
+    CommitOutcome,
+    Content,
+    QueueBounds,
+    RangeRequest,
+    Staged,
+    StageFigures,
+    StageName,
+    StagesOf,
+)
 from forebay.broker.stores.embedded.reading import RangeReader
 from forebay.broker.stores.embedded.store_calls import StoreCalls
 from forebay.errors import StoreUnavailable
@@ -17,14 +26,18 @@ from forebay.errors import StoreUnavailable
 class StoreBulk(StoreCalls):
     """Many messages at once, as columns."""
 
-    async def bounds(self, queue: str, time_us: int | None = None) -> QueueBounds:
+    async def bounds(self, queue: str, time_us: int | None = None, partitions: Sequence[str] = ()) -> QueueBounds:
         place = await self._readable(queue)
 
         reader = await asyncio.to_thread(self._reader, place)
         try:
-            return await asyncio.to_thread(reader.bounds, time_us)
+            return await asyncio.to_thread(reader.bounds, time_us, partitions)
         finally:
             await self._done_with(reader)
+
+    async def hold(self, queue: str, reader: str, seq: int, seconds: float) -> bool:
+        now_us = self._clock.now_us()
+        return await self._call(lambda: self._engine.expiring.hold(queue, reader, seq, seconds, now_us))
 
     async def read_batches(self, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
         reader = await asyncio.to_thread(self._reader, await self._readable(wanted.queue))
@@ -43,8 +56,17 @@ class StoreBulk(StoreCalls):
         finally:
             await self._done_with(reader)
 
-    async def stage(self, queue: str, stage_id: str, name: StageName, batches: Sequence[pa.RecordBatch]) -> Staged:
-        staged = Staged(stage_id, *size_of(batches))
+    async def stage(
+        self,
+        queue: str,
+        stage_id: str,
+        name: StageName,
+        batches: Sequence[pa.RecordBatch],
+        content: Content | None = None,
+    ) -> Staged:
+        if content is None:
+            content = await asyncio.to_thread(content_of, batches)
+        staged = Staged(stage_id, content)
         stages = self._engine.stages
         found = self._engine.queues.by_name.get(queue)
         if found is not None and found.info.options.encryption_enabled:
@@ -58,13 +80,11 @@ class StoreBulk(StoreCalls):
                 stages.discard(stage_id)
             raise
 
-    async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
-        return await self._call(
-            lambda: self._engine.transactions.commit_stages(producer, epoch, stage_ids), synced=True
-        )
+    async def commit_stages(self, wanted: StagesOf, stage_ids: Sequence[str]) -> CommitOutcome:
+        return await self._call(lambda: self._engine.transactions.commit_stages(wanted, stage_ids), synced=True)
 
-    async def abort_stages(self, producer: str, epoch: str) -> int:
-        return await self._call(lambda: self._engine.stages.forget(producer, epoch), synced=True)
+    async def abort_stages(self, wanted: StagesOf, *, all_writes: bool = False) -> int:
+        return await self._call(lambda: self._engine.stages.forget(wanted, all_writes=all_writes), synced=True)
 
     async def stage_figures(self) -> StageFigures:
         return await self._call(self._engine.stages.figures)

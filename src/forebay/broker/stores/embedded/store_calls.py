@@ -15,8 +15,8 @@ from forebay.broker.stores.embedded.waiting_count import StillCounting
 from forebay.broker.stores.embedded.work_line import WorkLine
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import LogOptions
-from forebay.commitlog.filesystem import Filesystem, RealFilesystem
 from forebay.errors import StoreUnavailable
+from forebay.filesystem import Filesystem, RealFilesystem
 
 T = TypeVar("T")
 

@@ -75,6 +75,8 @@ class StoreRemoving(StoreCalls):
         for queue_id in await self._call(self._engine.purger.waste):
             await self._purge(queue_id)
         await self._call(self._engine.expiring.note_activity)
+        now_us = self._clock.now_us()
+        await self._call(lambda: self._engine.expiring.forget_holds(now_us))
         for name in await self._call(self._engine.retention.queues):
             try:
                 total += await self._apply_retention(name)
@@ -129,7 +131,7 @@ class StoreRemoving(StoreCalls):
         if next_seq is None:
             return 0
         while next_seq is not None:
-            remove = partial(self._engine.retention.remove, plan, next_seq)
+            remove = partial(self._engine.retention.remove, plan, next_seq, self._clock.now_us())
             removed, next_seq = await self._call(remove, synced=True)
             total += removed
         needed = await asyncio.to_thread(self._planner().first_needed, place)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from forebay.broker.bulk import CommitOutcome
+from forebay.broker.bulk import CommitOutcome, StagesOf
 from forebay.broker.messages import Acknowledged, Acknowledgement, PushItem, TransactionOutcome
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.stores.embedded.answering import Answering
@@ -90,18 +90,19 @@ class Transactions:
             self.transact(self._letters.as_items(letters, to_all_groups), (), duplicates_abort=False)
         return self._letters.remove([letter.letter_id for letter in letters])
 
-    def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
-        earlier = self._committer.earlier(producer, epoch)
-        if earlier is not None:
-            return earlier
-        self._pusher.be_counted(self._stages.queues(producer, epoch))
+    def commit_stages(self, wanted: StagesOf, stage_ids: Sequence[str]) -> CommitOutcome:
+        decision = self._committer.decide(wanted, stage_ids)
+        if not decision.new:
+            # Its stages stay until they expire: the answer may be lost, and they be committed once more.
+            return decision.outcome()
+        self._pusher.be_counted(decision.new)
         try:
             with self._as_a_whole():
-                outcome = self._committer.commit(producer, epoch, stage_ids, uuid.uuid4().bytes)
+                outcome = self._committer.commit(wanted, stage_ids, decision, uuid.uuid4().bytes)
         except ForebayError:
             self._stages.spare_files()
             raise
-        self.stored += told(outcome)
+        self.stored += told(outcome, decision)
         return outcome
 
 

@@ -51,6 +51,9 @@ class WaitingCount:
             (queue_id, self._upto, limit),
         )
         pushed = sum(row[1] for row in rows)
+        if not self._upto and group_ids:
+            (start_seq,) = database.one("SELECT max(start_seq) FROM groups WHERE queue_id = ?", (queue_id,))
+            self._ahead_seq = start_seq or 0
         if rows and group_ids:
             lags = self._lags(database, log, queue_id, self._upto, rows[-1][0])
             for group_id in group_ids:

@@ -22,8 +22,10 @@
 |                | had to do with each other| queries need. `due_us`: when to look again, none for never            |
 | `dead_letters` | message, group           | a copy of the message: retention may remove the original              |
 | `stages`       | stage                    | `body`: its rows, as Arrow has them                                   |
-| `stage_commits`| epoch of a producer      | `outcome`: what its commit answered                                   |
+| `queue_commits`| write of an epoch, queue | `rows`, `size_bytes`, `checksum`: what it held, none from before they |
+|                |                          | were noted. `request`: stands for the stages that were named          |
 | `traces`       | event                    | `created_us`: by the clock of the server that was told of it          |
+| `holds`        | reader that is no group  | `seq`: what is finished from there on is spared, until `until_us`     |
 | `flags`        | switch                   |                                                                       |
 | `waits`        | queue, server            | who wants to be told of pushes; unlogged, worth nothing after a crash |
 
@@ -58,8 +60,8 @@ through by name, without a lock; and all that belongs to a queue which has no na
 that do not pop and partitions that are empty: of these a queue keeps the last seq that was removed (`gone_seq`).
 
 **Ranges as Arrow** (`reading`). PostgreSQL puts the values of a page side by side, so that they come as buffers and
-not row by row. **Stages** (`staging`) become messages in one transaction that claims the epoch, locks its queues and
-pushes in pieces of 4 MiB; pushes to these queues wait for its end, and are refused (503) after 12 seconds.
+not row by row. **Stages** (`staging`) become messages in one transaction that claims the write for its queues, locks
+them and pushes in pieces of 4 MiB; pushes to these queues wait for its end, and are refused (503) after 12 seconds.
 
 **Locks** are taken in one order: epochs and their stages, dead letters, queues by number, (their partitions go with
 them), groups, deliveries by group and partition. Whoever takes several of a kind sorts them first; poppers skip what

@@ -196,6 +196,7 @@ class Claiming:
                 batch=batch,
                 lease_id=self._lease_id,
                 auto_ack=left.auto_ack,
+                lease_seconds=left.lease_seconds,
             )
 
         taken = claim(left.batch)

@@ -7,14 +7,14 @@ tells how much was removed so far, and the bounds are looked at again when that 
 from __future__ import annotations
 
 from array import array
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from forebay.broker.arrow import outgoing
-from forebay.broker.bulk import QueueBounds, RangeRequest
+from forebay.broker.bulk import QueueBounds, RangeRequest, identity_of
 from forebay.broker.stores.postgres.connections import Database
 from forebay.broker.stores.postgres.queries import query
 from forebay.errors import UnknownQueue
@@ -23,40 +23,68 @@ from forebay.model.message import CREATED_US_MAX
 PAGE_BYTES = 4 << 20
 _FIRST_PAGE_ROWS = 2000
 _PAGE_ROWS_MIN = 100
+SECOND_US = 1_000_000
 _INT32, _INT64, _TEXT, _BYTES = pa.int32(), pa.int64(), pa.string(), pa.binary()
 
 
 class _Bounds(NamedTuple):
     queue_id: int
+    created_us: int
     first_seq: int
     next_seq: int
     size_bytes: int
     removed: int
     """How many messages are gone, for whatever reason."""
     removed_seq: int
-    """The last that retention removed."""
+    """The last that retention removed, of the partitions asked for."""
     seq_at_time: int | None
 
+    @property
+    def identity(self) -> str:
+        return identity_of(self.queue_id, self.created_us)
 
-async def _look(database: Database, queue: str, time_us: int | None = None) -> _Bounds:
-    found = await database.ask(query("range_bounds"), {"queue": queue, "time_us": time_us})
+
+async def _look(database: Database, queue: str, partitions: Sequence[str] = (), time_us: int | None = None) -> _Bounds:
+    values: dict[str, object] = {"queue": queue, "time_us": time_us, "partitions": list(partitions) or None}
+    found = await database.ask(query("range_bounds"), values)
     if not found:
         raise UnknownQueue(queue)
     return _Bounds(*cast("tuple[Any, ...]", found[0]))
 
 
-async def bounds(database: Database, queue: str, time_us: int | None) -> QueueBounds:
-    found = await _look(database, queue, time_us)
+async def bounds(database: Database, queue: str, time_us: int | None, partitions: Sequence[str]) -> QueueBounds:
+    found = await _look(database, queue, partitions, time_us)
     at_time = found.seq_at_time
     if at_time is not None:
         at_time = min(max(at_time, found.first_seq), found.next_seq)
-    return QueueBounds(found.first_seq, found.next_seq, found.size_bytes, at_time)
+    return QueueBounds(found.first_seq, found.next_seq, found.size_bytes, at_time, found.identity, found.removed_seq)
+
+
+async def hold(database: Database, queue: str, reader: str, seq: int, seconds: float, now_us: int | None) -> bool:
+    values: dict[str, object] = {
+        "queue": queue,
+        "reader": reader,
+        "seq": seq,
+        "held_us": round(seconds * SECOND_US),
+        "now_us": now_us,
+    }
+    found = await database.ask(query("hold_set"), values)
+    if not found:
+        raise UnknownQueue(queue)
+    return bool(found[0][0])
 
 
 async def read_batches(database: Database, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
-    found = await _look(database, wanted.queue)
+    found = await _look(database, wanted.queue, wanted.partitions)
+    return _pages(database, wanted, found, _checked(wanted, found))
+
+
+def _checked(wanted: RangeRequest, found: _Bounds) -> int:
+    """Where to begin, if the queue is the one that is meant, and what is wanted of it is there."""
+    outgoing.check_identity(wanted, found.identity)
     first = outgoing.checked_start(wanted, found.first_seq, found.removed_seq)
-    return _pages(database, wanted, found, first)
+    outgoing.check_complete(wanted, found.removed_seq)
+    return first
 
 
 async def _pages(database: Database, wanted: RangeRequest, found: _Bounds, first: int) -> AsyncIterator[pa.RecordBatch]:
@@ -66,8 +94,7 @@ async def _pages(database: Database, wanted: RangeRequest, found: _Bounds, first
     while first <= last and (left is None or left > 0):
         count, last_seq, removed_now, *columns = await _page(database, wanted, found.queue_id, first, last, rows_max)
         if removed_now != removed:
-            now = await _look(database, wanted.queue)
-            outgoing.checked_start(wanted._replace(from_seq=first), now.first_seq, now.removed_seq)
+            _checked(wanted._replace(from_seq=first), await _look(database, wanted.queue, wanted.partitions))
             removed = removed_now
         if not count:
             return

@@ -23,6 +23,7 @@ NEVER_US = (1 << 63) - 1
 async def apply(database: Database, now_us: int | None) -> int:
     """Remove what the queues' options no longer keep; returns how many messages."""
     removed = 0
+    await database.ask(query("holds_expire"), {"now_us": now_us})
     for found in cast("list[tuple[Any, ...]]", await database.ask(query("retention_queues"), {"now_us": now_us})):
         queue_id, name, column, time_us = found
         if name is None:
@@ -44,7 +45,8 @@ async def _remove_finished(database: Database, queue_id: int, before_us: int, no
     values: dict[str, object] = {"queue_id": queue_id, "before_us": before_us}
     removed, after = 0, ""
     while True:
-        [found] = await database.ask_for_delivery(query("retention_find_finished"), {**values, "after": after})
+        asked = {**values, "after": after, "now_us": now_us}
+        [found] = await database.ask_for_delivery(query("retention_find_finished"), asked)
         last, partition_ids, seqs = cast("tuple[str | None, list[int] | None, list[int] | None]", found)
         if last is None:
             return removed

@@ -9,7 +9,17 @@ from typing import cast
 import pyarrow as pa
 from psycopg.types.json import Jsonb
 
-from forebay.broker.bulk import CommitOutcome, QueueBounds, RangeRequest, Staged, StageFigures, StageName
+from forebay.broker.bulk import (
+    CommitOutcome,
+    Content,
+    QueueBounds,
+    RangeRequest,
+    Staged,
+    StageFigures,
+    StageName,
+    StagesOf,
+)
+from forebay.broker.flow_rows import FlowRow
 from forebay.broker.messages import (
     ANSWER_BYTES_MAX,
     Acknowledged,
@@ -39,6 +49,7 @@ from forebay.broker.stores.postgres import (
     browsing,
     dead_letters,
     deletion,
+    flows,
     groups,
     purging,
     reading,
@@ -327,6 +338,30 @@ class PostgresStore:
     async def expire_traces(self, seconds: float) -> int:
         return await traces.expire(self._database, seconds, self._now_us())
 
+    # flows
+
+    async def flows(self) -> list[FlowRow]:
+        return await flows.listed(self._database)
+
+    async def report_flow(
+        self, name: str, worker: str, report: bytes, *, quiet_seconds: float, is_released: bool = False
+    ) -> FlowRow:
+        return await flows.report(
+            self._database,
+            name,
+            worker,
+            report,
+            quiet_seconds=quiet_seconds,
+            is_released=is_released,
+            now_us=self._now_us(),
+        )
+
+    async def pause_flow(self, name: str, is_paused: bool) -> FlowRow:
+        return await flows.pause(self._database, name, is_paused)
+
+    async def forget_flow(self, name: str) -> bool:
+        return await flows.forget(self._database, name)
+
     # the store as a whole
 
     async def flag(self, name: str) -> bool:
@@ -355,20 +390,30 @@ class PostgresStore:
 
     # Arrow
 
-    async def bounds(self, queue: str, time_us: int | None = None) -> QueueBounds:
-        return await reading.bounds(self._database, queue, time_us)
+    async def bounds(self, queue: str, time_us: int | None = None, partitions: Sequence[str] = ()) -> QueueBounds:
+        return await reading.bounds(self._database, queue, time_us, partitions)
+
+    async def hold(self, queue: str, reader: str, seq: int, seconds: float) -> bool:
+        return await reading.hold(self._database, queue, reader, seq, seconds, self._now_us())
 
     async def read_batches(self, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
         return await reading.read_batches(self._database, wanted)
 
-    async def stage(self, queue: str, stage_id: str, name: StageName, batches: Sequence[pa.RecordBatch]) -> Staged:
-        return await staging.add(self._database, queue, stage_id, name, batches, self._now_us())
+    async def stage(
+        self,
+        queue: str,
+        stage_id: str,
+        name: StageName,
+        batches: Sequence[pa.RecordBatch],
+        content: Content | None = None,
+    ) -> Staged:
+        return await staging.add(self._database, queue, stage_id, name, batches, content, self._now_us())
 
-    async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
-        return await self._transactions.commit_stages(producer, epoch, stage_ids)
+    async def commit_stages(self, wanted: StagesOf, stage_ids: Sequence[str]) -> CommitOutcome:
+        return await self._transactions.commit_stages(wanted, stage_ids)
 
-    async def abort_stages(self, producer: str, epoch: str) -> int:
-        return await staging.abort(self._database, producer, epoch)
+    async def abort_stages(self, wanted: StagesOf, *, all_writes: bool = False) -> int:
+        return await staging.abort(self._database, wanted, all_writes=all_writes)
 
     async def stage_figures(self) -> StageFigures:
         return await staging.figures(self._database, self._expired)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from forebay.broker.bulk import CommitOutcome
+from forebay.broker.bulk import CommitOutcome, StagesOf
 from forebay.broker.messages import Acknowledgement, Pushed, PushItem, TransactionOutcome
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.stores.postgres import acknowledging, dead_letters
@@ -90,8 +90,8 @@ class Transactions:
             self._tell(availability)
             span, total = span._replace(after_id=taken[-1].letter_id), total + len(taken)
 
-    async def commit_stages(self, producer: str, epoch: str, stage_ids: Sequence[str]) -> CommitOutcome:
-        commit = StageCommit(producer, epoch, stage_ids, self._server_id)
+    async def commit_stages(self, wanted: StagesOf, stage_ids: Sequence[str]) -> CommitOutcome:
+        commit = StageCommit(wanted, stage_ids, self._server_id)
 
         async def work(connection: Connection) -> tuple[CommitOutcome, Availability]:
             return await commit.run(connection, self._now_us())

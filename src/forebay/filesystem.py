@@ -1,4 +1,4 @@
-"""The seam between the commit log and the disk: every byte and every name goes through it.
+"""The seam between Forebay and the disk: every byte and every name of the rooms that keep files goes through it.
 
 Two reasons. Tests put a filesystem here that loses unsynced writes, tears them, fills up or answers with an error
 (`forebay.testing`), so that every crash point can be visited. And the few system calls with sharp edges have their

@@ -1,0 +1,2 @@
+-- Forget a flow.
+DELETE FROM flows WHERE name = :name

@@ -1,0 +1,2 @@
+-- Forget a flow.
+DELETE FROM forebay.flows WHERE name = %(name)b::text RETURNING name

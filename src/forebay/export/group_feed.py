@@ -1,0 +1,252 @@
+"""A consumer group of the broker as a feed: messages are leased, sent, and acknowledged on the destination's yes.
+
+The queue is the buffer, so nothing is dropped: while the destination is away the exporter leases no more than it holds
+already. A lease is renewed for as long as its batch is under way or waits for its next attempt, so that waiting costs
+no attempts; a process that dies loses its leases, and the messages come again 15 s later. A partition is under one
+lease at a time: its messages reach the destination in order.
+
+| end of a batch | what the broker is told |
+|---|---|
+| the destination took it | the lease is completed |
+| it refused some of it for good | those messages are dead letters of the group; the rest is completed |
+| the process stops | the lease is released: no attempt was used |
+| the lease was lost (frozen process, store away) | nothing: the messages are delivered again, which is counted |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby
+
+from forebay.broker import delivery
+from forebay.broker.messages import Acknowledgement, Message, Popped, PopRequest
+from forebay.broker.store import Store
+from forebay.broker.waiting import WaitingRoom, Wanted
+from forebay.clock import Clock
+from forebay.errors import ForebayError
+from forebay.export.batch import ExportBatch, ExportMessage, MessageBatch
+from forebay.export.feed import Claim
+from forebay.export.outcome import SendFailed
+from forebay.otlp.kinds import Kind
+from forebay.sendqueue.entry import Entry, Released
+
+PARTITIONS_MAX = 1000
+LEASE_SECONDS = 15
+"""So long the messages of a process that died wait for another one."""
+RENEW_SECONDS = 1.0
+RENEW_AFTER_SECONDS = 4.0
+POLL_SECONDS = 5.0
+ERROR_SECONDS = 1.0
+
+_log = logging.getLogger("forebay.export")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFeedOptions:
+    queue: str
+    group: str
+    kind: Kind = Kind.MESSAGES
+    messages_max: int = 500
+    bytes_max: int = 4 << 20
+    wait_seconds: float = 0.2
+    held_max: int = 4
+    """How many batches may wait for their next attempt before no more are leased."""
+    subscription: str = "all"
+
+
+class GroupFeed:
+    """A `Feed` of messages that a group leases."""
+
+    def __init__(self, name: str, store: Store, waiting: WaitingRoom, clock: Clock, options: GroupFeedOptions) -> None:
+        self.name = name
+        self.options = options
+        self.counts: Counter[str] = Counter()
+        """leased, completed, dead, lease_lost: messages."""
+        self._store = store
+        self._waiting = waiting
+        self._clock = clock
+        self._leases: dict[int, tuple[str, float]] = {}
+        """Of each claim: its lease, and when that was last renewed."""
+        self._buried: Counter[int] = Counter()
+        """Of each claim: how many of its messages are dead letters by now."""
+        self._released: Released[ExportBatch] = Released()
+        self._number = 0
+        self._turn = asyncio.Lock()
+        self._is_stopping = False
+        self._stopped = asyncio.Event()
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        self._renewing = asyncio.create_task(self._renew_leases())
+
+    # out of the queue
+
+    async def claim(self) -> Claim | None:
+        async with self._turn:
+            while not self._is_stopping:
+                claim = self._released.take(self._clock.monotonic())
+                if claim is not None:
+                    return claim
+                if len(self._released) >= self.options.held_max:
+                    await self._pause(self._released.due_in(self._clock.monotonic()) or 0.01)
+                    continue
+                try:
+                    popped = await self._popped()
+                except ForebayError as error:
+                    _log.warning("%s: %s", self.name, error, extra={"action": "export_pop_failed"})
+                    await self._pause(ERROR_SECONDS)
+                    continue
+                if popped.messages:
+                    return self._claimed(popped)
+        return None
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped.wait(), seconds)
+
+    async def _popped(self) -> Popped:
+        """Look; if there is nothing, wait until there is, and then a little for more to come."""
+        options = self.options
+        request = PopRequest(
+            queue=options.queue,
+            group=options.group,
+            batch=options.messages_max,
+            partitions=PARTITIONS_MAX,
+            subscription_mode=options.subscription,
+            bytes_max=options.bytes_max,
+            lease_seconds=LEASE_SECONDS,
+        )
+        popped = await self._store.pop(request)
+        if popped.messages:
+            return popped
+        visit = self._waiting.enter(Wanted(options.group, options.queue))
+        try:
+            visit.looked(0, options.messages_max)
+            due = await self._store.seconds_until_due(request)
+            visit.look_again_in(due)
+            soon = min([POLL_SECONDS, *([due] if due is not None else []), *self._next_due()])
+            await visit.until_woken(asyncio.get_running_loop().time() + max(soon, 0.01))
+        finally:
+            visit.leave()
+        if options.wait_seconds:
+            await self._pause(options.wait_seconds)
+        return popped if self._is_stopping else await self._store.pop(request)
+
+    def _next_due(self) -> list[float]:
+        due = self._released.due_in(self._clock.monotonic())
+        return [] if due is None else [due]
+
+    def _claimed(self, popped: Popped) -> Claim:
+        self._number += 1
+        messages = [_outgoing(message) for message in popped.messages]
+        key = idempotency_key(self.options.group, messages)
+        batch = MessageBatch(messages, self._clock.now_us(), key, self.options.kind)
+        claim: Claim = Entry(self._number, batch, batch.size, batch.accepted_us)
+        self._leases[claim.number] = (popped.lease_id, self._clock.monotonic())
+        self.counts["leased"] += len(messages)
+        return claim
+
+    # what became of it
+
+    async def confirm(self, claim: Claim) -> None:
+        lease_id, _ = self._leases[claim.number]
+        [completed] = await self._store.complete([lease_id])
+        self._leases.pop(claim.number, None)
+        buried = self._buried.pop(claim.number, 0)
+        if completed is not None:
+            self.counts["completed"] += completed.messages
+        elif buried < claim.batch.items:  # a lease whose messages are all buried is over, and not lost
+            self.counts["lease_lost"] += 1
+
+    async def release(self, claim: Claim, delay_seconds: float) -> None:
+        if self._is_stopping:
+            await self.put_back(claim)
+        else:
+            self._released.add(claim, self._clock.monotonic() + delay_seconds)
+
+    async def put_back(self, claim: Claim) -> None:
+        lease = self._leases.pop(claim.number, None)
+        if lease is not None:
+            with contextlib.suppress(ForebayError):
+                await self._store.release(lease[0])
+
+    async def bury(self, claim: Claim, part: ExportBatch, failed: SendFailed) -> None:
+        lease_id, _ = self._leases[claim.number]
+        if not isinstance(part, MessageBatch):
+            raise TypeError(f"a part of an export is messages, not {part.kind}")
+        acknowledgements = [
+            Acknowledgement(
+                message.partition_id,
+                self.options.group,
+                lease_id,
+                delivery.Answer(message.transaction_id, delivery.DEAD, f"{failed.error}: {failed.message}"),
+            )
+            for message in part.messages
+        ]
+        await self._store.acknowledge(acknowledgements)
+        self.counts["dead"] += len(part.messages)
+        self._buried[claim.number] += len(part.messages)
+
+    def hasten(self) -> None:
+        self._released.hasten()
+
+    def depth(self) -> int:
+        return len(self._released)
+
+    # leases
+
+    async def _renew_leases(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            now = self._clock.monotonic()
+            for number, (lease_id, renewed) in list(self._leases.items()):
+                if now - renewed < RENEW_AFTER_SECONDS or number not in self._leases:
+                    continue
+                try:
+                    until_us = await self._store.extend(lease_id, LEASE_SECONDS)
+                except ForebayError as error:
+                    _log.warning("%s: %s", self.name, error, extra={"action": "export_renewal_failed"})
+                    continue
+                if number in self._leases:
+                    self._leases[number] = (lease_id, now)
+                if until_us is None and number in self._leases:
+                    self.counts["lease_lost"] += 1
+
+    def stop_claims(self) -> None:
+        self._is_stopping = True
+        self._stopped.set()
+
+    async def close(self) -> None:
+        self.stop_claims()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        for claim in self._released.entries():
+            await self.put_back(claim)
+
+
+def _outgoing(message: Message) -> ExportMessage:
+    return ExportMessage(
+        message.queue,
+        message.partition,
+        message.seq,
+        message.transaction_id,
+        message.created_us,
+        message.payload,
+        message.is_binary,
+        message.partition_id,
+    )
+
+
+def idempotency_key(group: str, messages: list[ExportMessage]) -> str:
+    """Made of the group, the queue, the partitions and their seqs: the same whenever the same messages are sent."""
+    digest = hashlib.blake2b(group.encode(), digest_size=16)
+    for (queue, partition), run in groupby(messages, key=lambda message: (message.queue, message.partition)):
+        seqs = ",".join(str(message.seq) for message in run)
+        digest.update(f"\0{queue}\0{partition}\0{seqs}".encode())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""The variants of the send queue: `memory`, `fastqueue` (disk) and `hybrid`."""
