@@ -23,7 +23,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 endif
 
-.PHONY: help setup demo test test-fast test-stress check bench docs lock clean
+.PHONY: help setup demo test test-fast test-nightly test-stress check bench docs lock clean
 
 help: ## List these targets.
 	@echo "make <target>:"
@@ -35,20 +35,24 @@ $(STAMP): pyproject.toml requirements.lock
 	@scripts/setup $(VENV)
 	@printf '%s\n' '$(CURDIR)' > $@
 
-demo: $(STAMP) ## See queues and Spark at work, with a kill -9 in the middle, in a temporary directory.
+demo: $(STAMP) ## See queues, Spark and a destination at work, with kill -9 in the middle, in a temporary directory.
 	$(BIN)/forebay demo $(ARGS)
 
-test: $(STAMP) ## Run all tests, with real servers and a browser.
-	@scripts/system-packages chromium strace prometheus
+test: $(STAMP) ## Run the tests, with real servers and a browser.
+	@scripts/system-packages chromium strace prometheus curl jq
 	@echo "running the tests, from $$(date +%T) on"
-	$(BIN)/pytest $(PARALLEL) $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "not nightly" $(ARGS)
 
 test-fast: $(STAMP) ## Run the tests that are not marked slow, in under two minutes.
-	$(BIN)/pytest $(PARALLEL) -m "not slow" $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not nightly" $(ARGS)
+
+test-nightly: $(STAMP) ## Run the tests that `make test` leaves out: benchmarks, in small.
+	@scripts/system-packages chromium strace prometheus curl jq
+	$(BIN)/pytest $(PARALLEL) --hypothesis-profile=new -m nightly $(ARGS)
 
 test-stress: $(STAMP) ## Run all tests while other processes keep every core busy.
-	@scripts/system-packages chromium strace prometheus
-	$(BIN)/python scripts/keep_cores_busy.py $(BIN)/pytest $(PARALLEL) $(ARGS)
+	@scripts/system-packages chromium strace prometheus curl jq
+	CHAOS_SECONDS=180 COLD_PARCELS=1000000 $(BIN)/python scripts/keep_cores_busy.py $(BIN)/pytest $(PARALLEL) --hypothesis-profile=new $(ARGS)
 
 check: $(STAMP) ## Lint, formatting, types, and the one-way rule between rooms.
 	$(BIN)/ruff check
@@ -56,20 +60,19 @@ check: $(STAMP) ## Lint, formatting, types, and the one-way rule between rooms.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP) ## Measure the commit log, the broker, the way out and Spark on queues beside their peers.
+bench: $(STAMP) ## Measure the commit log, the broker, the way out, Spark on queues, flows and the page beside their peers.
 	@scripts/system-packages rabbitmq-server
 	@missed=0; \
-	for suite in commitlog broker ingest sendqueue export spark; do $(BIN)/forebay bench $$suite $(ARGS) || missed=1; done; \
+	for suite in commitlog broker ingest sendqueue export dispatch spark flows page; do $(BIN)/forebay bench $$suite $(ARGS) || missed=1; done; \
 	exit $$missed
 
 docs: $(STAMP) ## Write the generated reference pages and check all links.
 	@mkdir -p docs/reference
-	$(BIN)/python -m forebay.config.reference > docs/reference/settings.md.new
-	@mv docs/reference/settings.md.new docs/reference/settings.md
-	$(BIN)/python -m forebay.telemetry.reference > docs/reference/metrics.md.new
-	@mv docs/reference/metrics.md.new docs/reference/metrics.md
-	$(BIN)/python -m forebay.spark.reference > docs/reference/spark-options.md.new
-	@mv docs/reference/spark-options.md.new docs/reference/spark-options.md
+	@for page in settings=config.reference metrics=telemetry.reference spark-options=spark.reference \
+		rest=api.reference cli=cli.reference queue-options=model.queue_reference; do \
+		$(BIN)/python -m forebay.$${page#*=} > docs/reference/$${page%%=*}.md.new \
+		&& mv docs/reference/$${page%%=*}.md.new docs/reference/$${page%%=*}.md || exit 1; \
+	done
 	$(BIN)/python scripts/check_links.py
 
 lock: ## Write requirements.lock anew from pyproject.toml (ARGS=--upgrade for newer versions).

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -32,16 +34,18 @@ def prose(page: Path) -> Iterator[tuple[int, str]]:
             yield number, re.sub(r"(?<!\[)`[^`]*`(?!\])", "", line)
 
 
-def anchors(page: Path) -> set[str]:
+@cache
+def anchors(page: Path) -> frozenset[str]:
     """The names that a page's headings have in its address: lower case, no punctuation, spaces as dashes."""
     found: set[str] = set()
+    counts: Counter[str] = Counter()
     lines = page.read_text(encoding="utf-8").splitlines()
     for match in filter(None, map(_HEADING.fullmatch, lines)):
         name = re.sub(r"[^\w\- ]", "", match.group(1).lower()).replace(" ", "-")
         # A second heading of the same name gets a number.
-        count = sum(re.fullmatch(rf"{re.escape(name)}(-\d+)?", other) is not None for other in found)
-        found.add(f"{name}-{count}" if count else name)
-    return found
+        found.add(f"{name}-{counts[name]}" if counts[name] else name)
+        counts[name] += 1
+    return frozenset(found)
 
 
 def faults(root: Path) -> Iterator[str]:

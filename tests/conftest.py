@@ -1,7 +1,8 @@
 """How tests run here: fixtures come as small plugins, and Hypothesis looks harder when told to.
 
-Servers start when the first test asks for one, so a run of unit tests starts none. `FOREBAY_TEST_THOROUGH=1`
-lets Hypothesis try ten times as many examples.
+Servers start when the first test asks for one, so a run of unit tests starts none. Hypothesis tries the same examples
+in every run, so that a run fails for what was changed and nothing else; `--hypothesis-profile=new`, as `make
+test-nightly` and `make test-stress` say, tries others, and `FOREBAY_TEST_THOROUGH=1` ten times as many of them.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ pytest_plugins = [
     "fixtures.fix_chromium",
     "fixtures.fix_prometheus",
     "fixtures.fix_ordinary_user",
+    "fixtures.fix_warm_parent",
     "forebay.testing.running_server",  # as those do who test against a server of ours
 ]
 
-# Not derandomized: every run is to look somewhere new. A failure prints the blob that reproduces it, and a
-# machine under load is no reason to fail, hence no deadline.
-settings.register_profile("default", derandomize=False, print_blob=True, deadline=None, max_examples=100)
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000, stateful_step_count=100)
+# A machine under load is no reason to fail, hence no deadline.
+settings.register_profile("default", derandomize=True, print_blob=True, deadline=None, max_examples=100)
+# A failure prints the blob that reproduces it.
+settings.register_profile("new", settings.get_profile("default"), derandomize=False)
+settings.register_profile("thorough", settings.get_profile("new"), max_examples=1000, stateful_step_count=100)
 settings.load_profile("thorough" if os.environ.get("FOREBAY_TEST_THOROUGH") == "1" else "default")
 
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "data" / "spark-conf"))
@@ -39,6 +42,7 @@ LONGEST_FIRST = (
     "test_cli_bench_spark",
     "test_flows",
     "test_examples",
+    "test_examples_parcels",
     "test_cli_log",
     "test_cli_buffers",
     "test_killed_at_points",
@@ -52,7 +56,9 @@ LONGEST_FIRST = (
     "test_commit_kill",
     "test_operation_crashes",
     "test_schemathesis",
+    "test_page_up",
     "test_prometheus_journeys",
+    "test_page",
     "test_cli_audit",
     "test_cli_bench_ingest",
 )

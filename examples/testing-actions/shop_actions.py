@@ -1,8 +1,8 @@
-"""Two actions of a shop: one in Spark's own expressions, one with a function in Python."""
+"""Three actions of a shop: one in Spark's own expressions, one with a function in Python, one record by record."""
 
 from pyspark.sql import functions as f
 
-from forebay.flows import ActionParams, DataFrameAction
+from forebay.flows import ActionParams, DataFrameAction, Error, Filter, RecordAction, Result, Results
 
 
 class OnlyRegion(DataFrameAction):
@@ -34,3 +34,27 @@ def initials(name):
     if not name.strip():
         raise ValueError("a customer without a name")
     return "".join(word[0].upper() for word in name.split())
+
+
+class Lines(RecordAction):
+    """An order becomes one row for each of its items. Orders of the shop's own people do not count."""
+
+    class Params(ActionParams, frozen=True, kw_only=True):
+        staff: tuple[str, ...] = ()
+
+    schema = "customer STRING, item STRING, price DOUBLE NOT NULL"
+    needs = ("customer", "items")
+    params: Params
+
+    def transform(self, record, context):
+        if record["customer"] in self.params.staff:
+            return Filter("staff")
+        if not record["items"]:
+            return Error("an order without items")
+        return Results([self._line(record["customer"], item) for item in record["items"]])
+
+    def _line(self, customer, item):
+        name, _, price = item.partition("=")
+        if price == "free":
+            return Result({"customer": customer, "item": name, "price": 0.0}, {"gift": name})
+        return Result({"customer": customer, "item": name, "price": float(price)})

@@ -1,10 +1,12 @@
 """How actions are tested: `pytest examples/testing-actions`. No server is needed."""
 
-import pytest
-from shop_actions import Initials, OnlyRegion, initials
+import json
 
-from forebay.flows import ClassAction, Flow, QueueSink, Source
-from forebay.testing.actions import run_action, run_flow
+import pytest
+from shop_actions import Initials, Lines, OnlyRegion, initials
+
+from forebay.flows import ClassAction, Error, Flow, QueueSink, Record, RecordContext, Source
+from forebay.testing import run_action, run_flow
 
 ORDERS = [
     {"customer": "Ann Lee", "region": "eu", "price": 10.0},
@@ -28,6 +30,32 @@ def test_initials_are_added():
 def test_customer_without_a_name_is_an_error():
     with pytest.raises(ValueError, match="without a name"):
         initials(" ")
+
+
+def test_order_becomes_its_items():
+    orders = [
+        {"customer": "Ann", "items": ["tea=2.5", "sugar=free"]},
+        {"customer": "Bob", "items": []},
+        {"customer": "Eve", "items": ["tea=much"]},
+        {"customer": "Ida", "items": ["tea=2.5"]},
+    ]
+    found = run_action(Lines(Lines.Params(staff=("Ida",))), orders, "customer STRING, items ARRAY<STRING>")
+    assert [(row["customer"], row["item"], row["price"]) for row in found.rows] == [
+        ("Ann", "tea", 2.5),
+        ("Ann", "sugar", 0.0),
+    ]
+    causes = {json.loads(row["payload"])["customer"]: row["cause"] for row in found.rejected}
+    assert causes == {
+        "Bob": "an order without items",
+        "Eve": "ValueError: could not convert string to float: 'much'",
+    }
+    assert found.filtered == {"staff": 1}
+    assert found.annotations == [{"gift": "sugar"}]
+
+
+def test_record_action_is_tried_without_spark():
+    record = Record.of({"customer": "Bob", "items": []})
+    assert Lines(Lines.Params()).transform(record, RecordContext()) == Error("an order without items")
 
 
 def test_sql_joins_with_the_table_of_countries():

@@ -6,7 +6,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from forebay.broker.messages import Pushed, PushItem
@@ -17,7 +17,8 @@ from forebay.config.export_model import ReceiversSettings, SendQueueSettings
 from forebay.config.lists import DestinationSettings, ExportSettings
 from forebay.config.model import Settings
 from forebay.config.receiver_targets import listening, receiver_faults
-from forebay.errors import Permanent, SettingFault, SettingsRefused, StoreUnavailable, Transient
+from forebay.errors import PathUnusable, Permanent, SettingFault, SettingsRefused, StoreUnavailable
+from forebay.export.accepting import Acceptor
 from forebay.export.batch import CODEC, OVERHEAD_BYTES, ExportBatch
 from forebay.export.dead_letters import DeadLetters
 from forebay.export.delivery import DeliveryOptions
@@ -30,25 +31,28 @@ from forebay.export.destinations.queue import OutgoingMessage, QueueDestination
 from forebay.export.destinations.remote_write import RemoteWriteDestination
 from forebay.export.exporter import Exporter, ExporterOptions, PipelineOptions
 from forebay.export.group_feed import GroupFeed, GroupFeedOptions
-from forebay.export.http_sender import HttpOptions
+from forebay.export.http_sender import HttpOptions, tls_context
+from forebay.export.outboxes import Outboxes
+from forebay.export.queue_export import QueueExport
 from forebay.export.queue_feed import QueueFeed, QueueFeedOptions
-from forebay.export.way_out import Outlet, QueueExport, Receiver, WayOut
-from forebay.filesystem import Kind as FileKind
-from forebay.filesystem import RealFilesystem
+from forebay.export.stranded import tell_stranded
+from forebay.export.traced import TracedDestination
+from forebay.export.way_out import Outlet, Receiver, WayOut
+from forebay.filesystem import Filesystem, RealFilesystem
 from forebay.ingest.receivers.decoding import Telemetry
 from forebay.ingest.receivers.in_flight import InFlight
 from forebay.ingest.receivers.intake_sink import Accept
 from forebay.ingest.receivers.metrics_buffer import MetricsBuffer
 from forebay.ingest.receivers.otlp_grpc import GrpcReceiver
 from forebay.ingest.receivers.otlp_http import HttpReceiver
+from forebay.model.internal_queues import EXPORT_GROUP, outbox_of
 from forebay.otlp.kinds import Kind
 from forebay.sendqueue.backoff import Backoff
+from forebay.sendqueue.opening import FAILOVER_FOLDER, open_send_queue
 from forebay.sendqueue.queue import Limits, SendQueue
-from forebay.sendqueue.queues.fastqueue import FastQueue, FastQueueOptions
-from forebay.sendqueue.queues.hybrid import HybridQueue
-from forebay.sendqueue.queues.memory import MemoryQueue
-from forebay.sendqueue.sizing import memory_limit_bytes
-from forebay.sendqueue.spilling import Spilling
+from forebay.sendqueue.queues.fastqueue import FastQueueOptions
+from forebay.sendqueue.sizing import memory_limit_bytes, share_bytes
+from forebay.telemetry.tracing import NO_TRACER, Tracer
 
 SIGNALS: dict[str, frozenset[Kind]] = {
     "otlp_http": frozenset({Kind.METRICS, Kind.TRACES, Kind.LOGS}),
@@ -56,11 +60,17 @@ SIGNALS: dict[str, frozenset[Kind]] = {
     "remote_write": frozenset({Kind.REMOTE_WRITE}),
 }
 """What each receiver knows."""
+OUTBOX_FORMATS = {"otlp_http": "metrics", "otlp_grpc": "metrics", "remote_write": "metrics"}
+"""What payloads in the outbox of a destination are, where they are not simply messages: OTLP requests in protobuf."""
 Push = Callable[[Sequence[PushItem]], Awaitable[Sequence[Pushed]]]
 
 
 class SecretMissing(Permanent):
     """A header's value is to come from a variable or a file that is not there."""
+
+
+class CertificateUnusable(Permanent):
+    """A certificate file of a destination is not there, or is none. Nothing was started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,9 @@ class Surroundings:
     waiting: WaitingRoom
     clock: Clock
     push: Push
+    tracer: Tracer = NO_TRACER
+    filesystem: Filesystem = field(default_factory=RealFilesystem)
+    """Where send queues and dead letters are."""
     cpus: int = os.cpu_count() or 1
 
 
@@ -80,24 +93,33 @@ def way_out(
     exports: Sequence[ExportSettings],
     around: Surroundings,
 ) -> WayOut:
-    """Has to be called on the event loop that it will run on. Raises SettingsRefused and SecretMissing."""
-    _check_sizes(settings, destinations)
+    """Has to be called on the event loop that it will run on. Raises SettingsRefused, SecretMissing,
+    CertificateUnusable and PathUnusable."""
     by_name = {one.name: one for one in destinations}
     fed = _fed_by_receivers(settings.receivers, by_name)
-    sends = [exporter_options(by_name[name].queue, around.cpus).sends_max for name in fed]
-    sends += [one.workers for one in exports]
-    # Unless it is set, the limit has room for all: destinations that hang must not keep others from sending.
-    limit = asyncio.Semaphore(settings.exporter.global_send_limit or max(8 * around.cpus, sum(sends)))
-    outlets = {name: _outlet(by_name[name], settings, around, limit) for name in by_name if name in fed}
-    queue_exports = {one.name: _export(one, by_name[one.to], around, limit) for one in exports}
+    _check_sizes(settings, [by_name[name] for name in fed])
+    # One limit for each destination: one that hangs with all its sends under way must not keep others from sending.
+    sends_max = settings.exporter.global_send_limit or 8 * around.cpus
+    limits = {name: asyncio.Semaphore(sends_max) for name in by_name}
+    outlets = {name: _outlet(by_name[name], settings, around, limits[name]) for name in by_name if name in fed}
+    drained = {outlet.directory for outlet in outlets.values()}
+    bases = {
+        send_queue_base(settings, queue) for queue in (settings.exporter.queue, *(one.queue for one in destinations))
+    }
+    tell_stranded(around.filesystem, bases, drained)
+    queue_exports = {one.name: _export(one, by_name[one.to], around, limits[one.to]) for one in exports}
+    read = {(one.queue, one.group) for one in exports}
+    outboxes = [_outbox(one) for one in destinations if (outbox_of(one.name), EXPORT_GROUP) not in read]
+    resting = Outboxes([_export(one, by_name[one.to], around, limits[one.to]) for one in outboxes])
     buffers: list[MetricsBuffer] = []
-    receivers = _receivers(settings.receivers, outlets, around, buffers)
+    to_prometheus = frozenset(name for name in fed if by_name[name].type == "remote_write")
+    receivers = _receivers(settings.receivers, outlets, to_prometheus, around, buffers)
 
     async def close_buffers() -> None:
         for buffer in buffers:
             await buffer.close()
 
-    return WayOut(around.store, outlets, queue_exports, receivers, close_buffers)
+    return WayOut(around.store, outlets, queue_exports, receivers, close_buffers, resting)
 
 
 # destinations
@@ -105,7 +127,11 @@ def way_out(
 
 def destination(settings: DestinationSettings, around: Surroundings, *, name: str = "") -> Destination:
     """The destination that these settings describe; `name` tells apart several users of it."""
-    name = name or settings.name
+    return TracedDestination(plain_destination(settings, around, name or settings.name), around.tracer)
+
+
+def plain_destination(settings: DestinationSettings, around: Surroundings, name: str) -> Destination:
+    """The same, whose requests carry no traces."""
     headers = {
         key: secret(value, f"destinations.{settings.name}.headers.{key}") for key, value in settings.headers.items()
     }
@@ -117,14 +143,19 @@ def destination(settings: DestinationSettings, around: Surroundings, *, name: st
         settings.certificate,
         settings.certificate_key,
     )
+    _check_certificates(settings.name, http)
     match settings.type:
         case "otlp_http":
             return OtlpHttpDestination(name, http, around.clock, compression=settings.compression or "gzip")
         case "otlp_grpc":
-            endpoint = settings.url.removeprefix("http://").removeprefix("https://")
+            endpoint = settings.url.removeprefix("http://").removeprefix("https://").rstrip("/")
             is_insecure = settings.insecure or settings.url.startswith("http://")
-            grpc = GrpcOptions(endpoint, headers, http.timeout_seconds, is_insecure, settings.ca_file)
-            return OtlpGrpcDestination(name, grpc)
+            certificates = (settings.ca_file, settings.certificate, settings.certificate_key)
+            is_compressed = settings.compression != "none"
+            return OtlpGrpcDestination(
+                name,
+                GrpcOptions(endpoint, headers, http.timeout_seconds, is_insecure, *certificates, is_compressed),
+            )
         case "remote_write":
             return RemoteWriteDestination(name, http, around.clock)
         case "http":
@@ -133,14 +164,41 @@ def destination(settings: DestinationSettings, around: Surroundings, *, name: st
         case "queue":
             return QueueDestination(name, settings.queue_name, _pusher(around.push))
         case "file":
+            path = Path(settings.path)
+            _check_file(settings.name, path)
             return FileDestination(
                 name,
-                Path(settings.path),
+                path,
                 RealFilesystem(),
                 around.clock,
                 body_format="envelopes" if settings.format == "envelopes" else "ndjson",
                 size_max=settings.max_size,
             )
+
+
+def _check_certificates(name: str, http: HttpOptions) -> None:
+    """Now, while a person is looking, and not when the first batch is to leave. Raises CertificateUnusable."""
+    try:
+        tls_context(http)
+    except OSError as error:
+        files = ", ".join(path for path in (http.ca_file, http.certificate, http.certificate_key) if path)
+        raise CertificateUnusable(
+            f"destinations.{name}: its certificates ({files}) cannot be used: {error.strerror or error}",
+            remedy="Write the paths of PEM files that this user may read",
+        ) from error
+
+
+def _check_file(name: str, path: Path) -> None:
+    """Now too: batches for a file that can never be there would wait for ever. Raises PathUnusable."""
+    key, user = f"destinations.{name}.path", os.geteuid()
+    if path.is_dir():
+        raise PathUnusable(f"{key} {str(path)!r} is a directory", remedy=f"Name a file, with {key}")
+    if not path.parent.is_dir():
+        reason = f"{key} {str(path)!r} cannot be written: {str(path.parent)!r} is no directory"
+        raise PathUnusable(reason, remedy=f"Make the directory, or name another file, with {key}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        reason = f"{key} {str(path)!r} cannot be written by user {user}"
+        raise PathUnusable(reason, remedy=f"Let user {user} write it, or name another file, with {key}")
 
 
 def secret(value: str, key: str) -> str:
@@ -155,13 +213,19 @@ def secret(value: str, key: str) -> str:
         try:
             return path.read_text().strip()
         except OSError as error:
-            raise SecretMissing(f"{key}: {path} cannot be read: {error.strerror}") from error
+            remedy = "Write the path of a file that this user may read"
+            raise SecretMissing(f"{key}: {path} cannot be read: {error.strerror}", remedy=remedy) from error
+        except UnicodeDecodeError:  # its message would hold a byte of the secret
+            raise SecretMissing(f"{key}: {path} is no text", remedy="Write the value as UTF-8") from None
     return value
 
 
 def _pusher(push: Push) -> Callable[[Sequence[OutgoingMessage]], Awaitable[None]]:
     async def store(messages: Sequence[OutgoingMessage]) -> None:
-        items = [PushItem(m.queue, m.partition, m.payload, m.transaction_id, is_binary=m.is_bytes) for m in messages]
+        items = [
+            PushItem(m.queue, m.partition, m.payload, m.transaction_id, headers=m.headers, is_binary=m.is_bytes)
+            for m in messages
+        ]
         for pushed in await push(items):
             if pushed.status in ("failed", "unknown"):
                 raise StoreUnavailable(pushed.receipt)
@@ -172,59 +236,54 @@ def _pusher(push: Push) -> Callable[[Sequence[OutgoingMessage]], Awaitable[None]
 # send queues
 
 
+def send_queue_base(settings: Settings, queue: SendQueueSettings) -> Path:
+    """The directory that holds the directories of send queues."""
+    return (Path(queue.path) if queue.path else settings.data_dir / "export").absolute()
+
+
 def queue_directory(settings: Settings, one: DestinationSettings) -> Path:
-    base = Path(one.queue.path) if one.queue.path else settings.data_dir / "export"
-    return (base / one.name).absolute()
+    return send_queue_base(settings, one.queue) / one.name
 
 
 def _limits(queue: SendQueueSettings) -> Limits:
-    share = int(queue.memory_percent * memory_limit_bytes())
-    return Limits(queue.max_size, share or queue.max_bytes)
+    bytes_max = share_bytes(queue.memory_percent) if queue.is_share_of_memory else queue.max_bytes
+    return Limits(queue.max_size, bytes_max)
 
 
-def send_queue(queue: SendQueueSettings, directory: Path, clock: Clock) -> SendQueue[ExportBatch]:
+def send_queue(
+    queue: SendQueueSettings, directory: Path, clock: Clock, filesystem: Filesystem | None = None
+) -> SendQueue[ExportBatch]:
     """The send queue of a destination, opened. Raises SendQueueLocked and the like."""
     limits = _limits(queue)
     options = FastQueueOptions(
         queue.inmemory_blocks, queue.chunk_size, queue.write_buffer_size, compress=queue.compression == "snappy"
     )
 
-    def open_disk() -> FastQueue[ExportBatch]:
-        directory.parent.mkdir(0o700, parents=True, exist_ok=True)
-        return FastQueue(
-            directory, limits, CODEC, clock, RealFilesystem(), options=options, owner=f"process {os.getpid()}"
-        )
-
-    if queue.mode == "disk":
-        return open_disk()
-    spilling = None
-    if queue.mode == "hybrid":
-        spilling = Spilling(queue.hybrid_spillover_pct / 100, is_fifo=queue.order == "fifo")
-    has_left_overs = RealFilesystem().status(directory).kind is FileKind.DIRECTORY
-    return HybridQueue(MemoryQueue(limits, CODEC, clock), open_disk, spilling, has_left_overs=has_left_overs)
+    return open_send_queue(
+        queue.mode,
+        directory,
+        limits,
+        CODEC,
+        clock,
+        filesystem or RealFilesystem(),
+        options=options,
+        owner=f"process {os.getpid()}",
+        spill_ratio=queue.hybrid_spillover_pct / 100,
+        is_fifo=queue.order == "fifo",
+    )
 
 
 def _outlet(one: DestinationSettings, settings: Settings, around: Surroundings, limit: asyncio.Semaphore) -> Outlet:
-    sink, directory = destination(one, around), queue_directory(settings, one)
+    sink, directory, disk = destination(one, around), queue_directory(settings, one), around.filesystem
     queue = _in_order(one.queue) if sink.is_in_order else one.queue
     failover_limits = Limits(queue.failover_max_size, queue.failover_max_bytes)
-
-    def open_failover() -> FastQueue[ExportBatch]:
-        directory.mkdir(0o700, parents=True, exist_ok=True)
-        return FastQueue(directory / "failover", failover_limits, CODEC, around.clock, RealFilesystem())
-
-    failover = HybridQueue(
-        MemoryQueue(failover_limits, CODEC, around.clock),
-        open_failover,
-        Spilling(0.8),
-        has_left_overs=(directory / "failover").is_dir(),
-    )
+    failover = open_send_queue("hybrid", directory / FAILOVER_FOLDER, failover_limits, CODEC, around.clock, disk)
     sync = min(queue.meta_sync_interval, queue.stale_flush_interval).total_seconds()
     feed = QueueFeed(
         one.name,
-        send_queue(queue, directory, around.clock),
+        send_queue(queue, directory, around.clock, disk),
         failover,
-        DeadLetters(RealFilesystem(), directory, around.clock),
+        DeadLetters(disk, directory, around.clock),
         around.clock,
         QueueFeedOptions(queue.full_behavior, queue.block_timeout.total_seconds(), sync),
     )
@@ -232,9 +291,11 @@ def _outlet(one: DestinationSettings, settings: Settings, around: Surroundings, 
     return Outlet(
         exporter,
         feed,
+        directory,
         queue.mode,
+        queue.order,
         queue.drain_timeout.total_seconds(),
-        queue.always_queue and queue.enabled,
+        queue.always_queue,
         queue.enabled,
         queue.adaptive_enabled,
         queue.target_utilization,
@@ -242,9 +303,8 @@ def _outlet(one: DestinationSettings, settings: Settings, around: Surroundings, 
 
 
 def _in_order(queue: SendQueueSettings) -> SendQueueSettings:
-    """A hybrid queue lets batches overtake others, when they spill or when the server stops. FastQueue never does, and
-    holds its newest batches in memory too: where order counts it takes the place of a hybrid one."""
-    return queue.model_copy(update={"mode": "disk"}) if queue.mode == "hybrid" else queue
+    """A hybrid queue lets batches overtake others when they spill, unless its settings say no: here they do."""
+    return queue.model_copy(update={"order": "fifo"})
 
 
 def exporter_options(queue: SendQueueSettings, cpus: int) -> ExporterOptions:
@@ -278,9 +338,9 @@ def exporter_options(queue: SendQueueSettings, cpus: int) -> ExporterOptions:
     )
 
 
-def _check_sizes(settings: Settings, destinations: Sequence[DestinationSettings]) -> None:
-    """What send queues may hold in memory, all together, has to fit."""
-    promised = sum(_limits(one.queue).bytes_max for one in destinations if one.queue.mode != "disk")
+def _check_sizes(settings: Settings, fed: Sequence[DestinationSettings]) -> None:
+    """What send queues may hold in memory, all together, has to fit. Only what receivers feed has one."""
+    promised = sum(_limits(one.queue).bytes_max for one in fed if one.queue.mode != "disk")
     room = int(memory_limit_bytes() * settings.exporter.memory_limit_ratio)
     if promised > room:
         allowed = f"at most {room} bytes for all send queues in memory together (exporter.memory_limit_ratio)"
@@ -314,6 +374,16 @@ def _export(
     return QueueExport(one.name, target.name, exporter, feed)
 
 
+def _outbox(target: DestinationSettings) -> ExportSettings:
+    """What every destination has by itself: `.export.NAME@export`, with the defaults of an export."""
+    return ExportSettings.model_construct(
+        name=outbox_of(target.name),
+        source=f"{outbox_of(target.name)}@{EXPORT_GROUP}",
+        to=target.name,
+        format=OUTBOX_FORMATS.get(target.type, "messages"),
+    )
+
+
 # receivers
 
 
@@ -326,7 +396,11 @@ def _fed_by_receivers(settings: ReceiversSettings, destinations: Mapping[str, De
 
 
 def _receivers(
-    settings: ReceiversSettings, outlets: Mapping[str, Outlet], around: Surroundings, buffers: list[MetricsBuffer]
+    settings: ReceiversSettings,
+    outlets: Mapping[str, Outlet],
+    to_prometheus: frozenset[str],
+    around: Surroundings,
+    buffers: list[MetricsBuffer],
 ) -> list[Receiver]:
     found: list[Receiver] = []
     in_flight = InFlight(settings.in_flight_size, body_bytes_max=settings.body_size)
@@ -342,7 +416,18 @@ def _receivers(
         host, _, port = one.listen.rpartition(":")
         receiver = GrpcReceiver if name == "otlp_grpc" else HttpReceiver
         address = (host.strip("[]") or "127.0.0.1", int(port))
-        found.append(receiver(name, *address, accept, settings.body_size, taken, in_flight))
+        is_for_prometheus = kind == "destination" and target in to_prometheus
+        found.append(
+            receiver(
+                name,
+                *address,
+                accept,
+                settings.body_size,
+                taken,
+                in_flight,
+                is_for_prometheus=is_for_prometheus,
+            )
+        )
     return found
 
 
@@ -367,24 +452,9 @@ def _to_queue(queue: str, around: Surroundings) -> Accept:
     return accept
 
 
-class NotSent(Transient):
-    """The destination did not take the batch, and there is no send queue (`exporter.queue.enabled: false`)."""
-
-
 def _buffer(settings: ReceiversSettings, outlet: Outlet, around: Surroundings) -> MetricsBuffer:
-    receipt = "memory" if outlet.mode != "disk" else "disk"
-
-    async def hand_on(kind: Kind, body: bytes, items: int) -> str:
-        batch = ExportBatch(kind, body, items, around.clock.now_us())
-        if not outlet.is_queued_always and await outlet.exporter.delivery.try_at_once(batch):
-            return "sent"
-        if not outlet.is_queue_enabled:
-            raise NotSent(f"{outlet.name} did not take the batch: {outlet.exporter.delivery.last_error}")
-        await outlet.feed.push(batch)
-        return receipt
-
     return MetricsBuffer(
-        hand_on,
+        Acceptor(outlet, around.clock).accept,
         flush_seconds=settings.buffer.flush_interval.total_seconds(),
         batch_items=settings.buffer.batch_items,
         # What fits into the send queue one by one must not be refused because it was joined.

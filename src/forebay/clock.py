@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+SECOND_US = 1_000_000
+
 
 class Clock(Protocol):
     def now_us(self) -> int: ...

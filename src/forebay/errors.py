@@ -1,7 +1,7 @@
 """Every error Forebay raises on purpose. The docstring of each is the advice its reader needs.
 
-Two kinds of trouble are kept apart. `InvariantBroken` is ours: a bug, never caught, told with its numbers. The rest is
-the world's: `Transient` may succeed when tried again, `Permanent` will not until somebody changes something. A caller
+Two kinds of trouble are kept apart. `InvariantBroken` is ours: a bug, never caught, raised with its numbers. The rest
+is the world's: `Transient` may succeed when tried again, `Permanent` will not until something is changed. A caller
 decides by type; a person reads `str(error)`, which names the thing, the numbers and, where there is one, the remedy.
 """
 
@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504, 507})
+"""Of HTTP: the answers that are `Transient`."""
 
 
 class ForebayError(Exception):
@@ -29,7 +32,7 @@ class Transient(ForebayError):
 
 
 class Permanent(ForebayError):
-    """Trying the same again cannot succeed until somebody changes the input, the settings or the machine."""
+    """Trying the same again cannot succeed until the input, the settings or the machine is changed."""
 
 
 class InvariantBroken(ForebayError):
@@ -183,7 +186,7 @@ class SegmentDamaged(Permanent):
 
 
 class RangeGone(Permanent):
-    """The messages asked for were removed by retention. `first_seq` is the oldest that is still there."""
+    """The requested messages were removed by retention. `first_seq` is the oldest that is still there."""
 
     def __init__(self, place: Path | str, wanted_seq: int, first_seq: int) -> None:
         super().__init__(
@@ -348,6 +351,21 @@ class CommitDiffers(Permanent):
             "again with another result, the first one is in the queue: keep it (Spark: onDifferentRepeat=keep)",
         )
         self.queue = queue
+
+
+# --- dispatch ---------------------------------------------------------------------------------------------------
+
+
+class LeaseLost(Permanent):
+    """The lease is not the worker's any more: it ended, was given back, or never was. Nothing of the request was done.
+
+    What the worker had staged under it is dropped. Its parcels are queued again, or leased by another worker: lease
+    anew.
+    """
+
+    def __init__(self, lease_id: str, reason: str) -> None:
+        super().__init__(f"lease {lease_id!r} is lost: {reason}", remedy="Lease again; send heartbeats in time")
+        self.lease_id = lease_id
 
 
 # --- send queue -------------------------------------------------------------------------------------------------

@@ -17,17 +17,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
 import os
 import stat
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 Buffers = Sequence[bytes | bytearray | memoryview]
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 """Messages are their owner's business: no other user of the machine reads them from the disk."""
+SEARCH_BYTES = 1 << 20
+"""How much of a file is read at once where the next whole record is looked for behind damage."""
 
 _BUFFERS_PER_CALL = 512
 """`pwritev` takes at most IOV_MAX (1024 on Linux) buffers."""
@@ -73,7 +76,7 @@ class Lock(Protocol):
 
 
 class AlreadyLocked(Exception):
-    """Somebody else holds the lock; `owner` is what they wrote into it."""
+    """Another process holds the lock; `owner` is what it wrote into it."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(owner)
@@ -82,7 +85,7 @@ class AlreadyLocked(Exception):
 
 class Filesystem(Protocol):
     def open(self, path: Path, *, write: bool = False, create: bool = False, append: bool = False) -> File:
-        """`append`: what is written goes to the end, whatever its position says and whoever else writes."""
+        """`append`: what is written goes to the end, whatever its position says and whatever else writes."""
 
     def status(self, path: Path) -> Status: ...
 
@@ -101,15 +104,54 @@ class Filesystem(Protocol):
     def lock(self, path: Path, owner: str) -> Lock: ...
 
     def lock_owner(self, path: Path) -> str | None:
-        """Who holds the lock, without touching it; None when nobody does."""
+        """The holder of the lock, without touching it; None when there is none."""
 
     def wait_for_lock(self, path: Path) -> Lock:
-        """A lock that is held for moments: whoever comes second waits."""
+        """A lock that is held for moments: the second to come waits."""
 
     def lock_if_free(self, path: Path) -> Lock | None:
-        """The same lock, for who cannot wait."""
+        """The same lock, for callers that cannot wait."""
 
     def free_bytes(self, path: Path) -> int: ...
+
+
+def make_directories(filesystem: Filesystem, *paths: Path) -> None:
+    """Make what is missing of each path, and have the names on the disk."""
+    for path in paths:
+        for folder in (*reversed(path.parents), path):
+            if filesystem.status(folder).kind is Kind.ABSENT:
+                filesystem.make_directory(folder)
+                filesystem.sync_directory(folder.parent)
+
+
+def remove_tree(filesystem: Filesystem, path: Path) -> None:
+    """A directory with all that is in it, as far as the disk lets go of it: `status` tells what is left."""
+    with contextlib.suppress(OSError):
+        for name in filesystem.list_directory(path):
+            if filesystem.status(path / name).kind is Kind.DIRECTORY:
+                remove_tree(filesystem, path / name)
+            else:
+                with contextlib.suppress(OSError):
+                    filesystem.remove(path / name)
+    # One that is empty goes without a file handle, should that be what is missing.
+    with contextlib.suppress(OSError):
+        filesystem.remove_directory(path)
+
+
+class Sink(io.RawIOBase):
+    """A file to be written from its beginning to its end, for libraries that write to a stream."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._end = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        size = write_fully(self._file, [memoryview(data)], self._end)
+        self._end += size
+        return size
 
 
 def write_fully(file: File, buffers: Buffers, position: int) -> int:
@@ -203,11 +245,6 @@ class RealLock:
             self._fd = -1
 
 
-def private_opener(path: str, flags: int) -> int:
-    """For `open`, of files that only their owner may read."""
-    return os.open(path, flags, FILE_MODE)
-
-
 class RealFilesystem:
     """The operating system's own. Only this user may look into directories and files that it makes."""
 
@@ -267,7 +304,7 @@ class RealFilesystem:
         return RealLock(fd)
 
     def lock_owner(self, path: Path) -> str | None:
-        # Trying to lock would tell as well, and would turn away whoever opens the log in that moment.
+        # Trying to lock would show it as well, and would turn away a process that opens the log in that moment.
         inode = f":{path.stat().st_ino} "
         lines = Path("/proc/locks").read_text().splitlines()
         if not any(" FLOCK " in line and inode in line and " -> " not in line for line in lines):

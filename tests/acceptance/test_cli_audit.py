@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from acceptance.test_http_dispatch import Flow
 from fixtures.running_stores import Http, wait_until
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
@@ -163,3 +164,90 @@ def test_storage_changed_behind_the_server_is_not_balanced(server: RunningServer
     table = audit(server)
     assert (table.returncode, "difference: queue 'orders': " in table.stdout) == (1, True)
     assert table.stdout.splitlines()[-1].startswith("NOT balanced: ")
+
+
+def parcels_of(http: Http) -> Flow:
+    """Parcels of a flow: three that wait, one that is leased, one in ERROR, one that is over."""
+    flow = Flow(http)
+    flow.push(60)
+    wait_until(lambda: flow.show()["nextSeq"] == 61)
+    flow.complete(flow.lease(parcels=1))
+    flow.complete(flow.lease(parcels=1), "ERROR", error="broken")
+    flow.lease(parcels=1)
+    return flow
+
+
+def stage(told: dict[str, Any], name: str) -> dict[str, Any]:
+    [found] = [one for one in told["stages"] if one["name"] == name]
+    return dict(found)
+
+
+def test_parcels_are_recounted_one_by_one(server: RunningServer) -> None:
+    http = Http(server.url)
+    flow = parcels_of(http)
+    told = audited(server)
+    found = stage(told, flow.name)
+    assert (told["balanced"], found["stage"], found["exact"], found["differences"]) == (True, "flow", True, [])
+    parts = found["parts"]
+    assert (parts["error"], parts["leased"], parts.get("queued", 0) + parts.get("cold", 0)) == (1, 1, 3)
+    assert found["accepted"] == 5
+    account = next(one for one in http.get("/api/v1/ledger").json["accounts"] if one["name"] == flow.name)
+    assert {part: count for part, count in account["parts"].items() if count} == parts
+    assert f"{flow.name}" in audit(server).stdout
+    http.close()
+
+
+def test_a_counter_of_parcels_that_is_wrong_is_a_difference(server: RunningServer) -> None:
+    http = Http(server.url)
+    flow = parcels_of(http)
+    server.stop()
+    change = "UPDATE {} SET queued = queued + 1 WHERE flow = '" + flow.name + "'"
+    if server.store == "embedded":
+        with closing(sqlite3.connect(server.data_dir / "store.sqlite")) as connection, connection:
+            assert connection.execute(change.format("action_queues")).rowcount == 1
+    else:
+        with psycopg.connect(server.store, autocommit=True) as database:
+            assert database.execute(change.format("forebay.action_queues").encode()).rowcount == 1
+    server.start()
+    told = audited(server, code=1)
+    assert told["balanced"] is False
+    [difference] = stage(told, flow.name)["differences"]
+    assert "; the server counts " in difference
+    assert f"difference: flow '{flow.name}': " in audit(server).stdout
+    http.close()
+
+
+def test_parcels_of_a_queue_that_was_made_again_are_not_taken_for_those_of_the_new_one(server: RunningServer) -> None:
+    http = Http(server.url)
+    flow = parcels_of(http)
+    assert http.send("DELETE", f"/api/v1/resources/queues/{flow.queue}").status == 200
+    assert audited(server)["balanced"] is True
+    flow.push(30)
+    wait_until(lambda: flow.show()["state"] == "STOPPED")
+    assert "was deleted and made again" in flow.show()["reason"]
+    assert http.post(f"/dispatch/flows/{flow.name}/resume", {}).status == 200
+    wait_until(lambda: flow.show()["nextSeq"] == 31)
+    assert stage(audited(server), flow.name)["differences"] == []
+    http.close()
+
+
+def test_message_that_is_in_no_parcel_is_a_difference(server: RunningServer) -> None:
+    http = Http(server.url)
+    flow = parcels_of(http)
+    lost = next(one for one in http.get(f"/api/v1/parcels?flow={flow.name}&state=IN_FLIGHT").json["parcels"])
+    server.stop()
+    change = f"DELETE FROM {{}} WHERE did = '{lost['did']}'"
+    if server.store == "embedded":
+        with closing(sqlite3.connect(server.data_dir / "store.sqlite")) as connection, connection:
+            for table in ("parcel_flows", "parcels"):
+                connection.execute(change.format(table))
+    else:
+        with psycopg.connect(server.store, autocommit=True) as database:
+            for table in ("forebay.parcel_flows", "forebay.parcels"):
+                database.execute(change.format(table).encode())
+    server.start()
+    told = audited(server, code=1)
+    assert stage(told, flow.name)["differences"] == [
+        f"10 messages of queue '{flow.queue}', {lost['firstSeq']} to {lost['lastSeq']}, are in no parcel"
+    ]
+    http.close()

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from forebay.bench import broker
 
 ROW = {"name", "value", "unit", "against", "against_value", "ratio", "goal", "holds", "rounds", "note"}
@@ -19,6 +21,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
 
+@pytest.mark.nightly
 def test_quick_run_prints_every_figure_beside_its_peer_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = bench("--quick", *WITHOUT, "-o", "json", "--directory", str(tmp_path))
     assert done.returncode in (0, 1), done.stderr

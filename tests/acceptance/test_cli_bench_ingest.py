@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROW = {"name", "value", "unit", "against", "against_value", "ratio", "goal", "holds", "best", "against_best", "note"}
 GOALS = [10, 0, 0, 0.01, 1, 3, 1, 1, 1, 1, 1.25]
 """QoS 0: rate, writes, visibility. Outage: latency, beginning, drain. Recovery: few events, many, memory."""
 
 
+@pytest.mark.nightly
 def test_quick_run_prints_every_figure_and_leaves_nothing_behind(tmp_path: Path) -> None:
     command = [
         sys.executable,

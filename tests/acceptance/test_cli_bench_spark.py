@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from forebay.bench import spark
 
 ROW = {"name", "value", "unit", "against", "against_value", "ratio", "goal", "holds", "best", "against_best", "note"}
@@ -17,6 +19,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
 
+@pytest.mark.nightly
 def test_quick_run_prints_the_figures_of_the_essay_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = bench("--quick", "--messages", "2000", "-o", "json", "--directory", str(tmp_path))
     assert done.returncode in (0, 1), done.stderr

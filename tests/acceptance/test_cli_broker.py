@@ -6,13 +6,16 @@ import json
 import os
 import pty
 import re
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from forebay.cli.starting_server import WAIT_SECONDS_MAX
 from forebay.client import Client
 from forebay.testing.running_server import RunningServer
 
@@ -38,6 +41,31 @@ def test_push_pop_and_tail(server: RunningServer) -> None:
     (left,) = json.loads(forebay(server, "pop", "orders@billing", "--no-ack", "-o", "json").stdout)
     assert left["data"] == {"id": 9}
     assert forebay(server, "pop", "orders@billing").stdout == ""
+
+
+def test_server_that_is_just_starting_is_waited_for(tmp_path: Path, server: RunningServer) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    forebay_here, url = f"{sys.executable} -m forebay", f"http://127.0.0.1:{port}"
+    script = f"""
+        {forebay_here} serve --port {port} --data-dir {tmp_path / "data"} >/dev/null 2>&1 &
+        {forebay_here} push orders 1 --url {url}
+        status=$?
+        kill $! && wait $!
+        exit $status
+    """
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "queued: seq 1, receipt log\n"), done.stderr
+    # Another one that runs is not on the way up, so nothing is waited for.
+    began = time.monotonic()
+    refused = subprocess.run(
+        [sys.executable, "-m", "forebay", "queues", "--url", url], capture_output=True, text=True, check=False
+    )
+    assert (refused.returncode, time.monotonic() - began < WAIT_SECONDS_MAX / 2) == (1, True)
+    assert "Start one with `forebay serve`" in refused.stderr
+    assert "waiting" not in refused.stderr
+    assert server.pid
 
 
 def test_bytes_are_printed_as_base64(server: RunningServer) -> None:
@@ -110,8 +138,118 @@ def test_queues_and_groups_tell_what_waits(server: RunningServer) -> None:
     assert group["totalLag"] == 2
     shown = forebay(server, "queues")
     assert re.search(r"lagging .* for ever", shown.stdout)
-    assert "set completedRetentionSeconds" in shown.stderr
+    assert "forebay queues configure QUEUE completedRetentionSeconds=86400" in shown.stderr
     assert "slow" in forebay(server, "groups").stdout
+
+
+def test_group_is_moved_and_what_that_skips_is_told_before(server: RunningServer) -> None:
+    forebay(server, "push", "moved", stdin="1\n2\n3\n4\n")
+    forebay(server, "pop", "moved@g")
+    told = forebay(server, "groups", "seek", "moved@g", "--seq", "3", "--dry-run")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout == "group 'g' would go to seq 3 of 'moved': 1 skipped, 0 delivered again, 2 waiting\n"
+    assert forebay(server, "pop", "moved@g").stdout == "2\n"
+    done = json.loads(
+        forebay(server, "groups", "seek", "moved@g", "--time", "2026-01-01T00:00:00Z", "-o", "json").stdout
+    )
+    assert (done["isDone"], done["fromSeq"], done["repeated"], done["skipped"]) == (True, 1, 2, 0)
+    assert forebay(server, "pop", "moved@g", "--no-ack", "--batch", "2").stdout == "1\n2\n"
+    leased = forebay(server, "groups", "seek", "moved@g", "--to-end")
+    assert leased.stdout == "group 'g' goes to seq 5 of 'moved': 4 skipped, 0 delivered again, 0 waiting\n"
+    assert "2 of its messages are leased" in leased.stderr
+    assert forebay(server, "pop", "moved@g").stdout == ""
+    assert "there was no such group" in forebay(server, "groups", "seek", "moved@other", "--to-end").stderr
+    assert "no such partition" in forebay(server, "groups", "seek", "moved/nowhere@g", "--to-end").stderr
+    for words, why in (
+        ((), "exactly one of --seq, --time and --to-end"),
+        (("--seq", "1", "--to-end"), "exactly one of --seq, --time and --to-end"),
+        (("--time", "noon"), "2026-01-31T12:00:00Z"),
+    ):
+        refused = forebay(server, "groups", "seek", "moved@g", *words)
+        assert (refused.returncode, why in refused.stderr) == (1, True)
+    assert forebay(server, "groups", "seek", "unknown@g", "--to-end", "--dry-run").returncode == 1
+
+
+def test_queue_is_made_changed_shown_and_deleted(server: RunningServer) -> None:
+    made = forebay(
+        server, "queues", "configure", "kept", "leaseTime=60", "deadLetterQueue=false", "--namespace", "shop"
+    )
+    assert (made.returncode, made.stderr) == (0, "")
+    changed = forebay(server, "queues", "configure", "kept", "retryLimit=9", "-o", "json")
+    answer = json.loads(changed.stdout)
+    assert (answer["namespace"], answer["options"]["leaseTime"], answer["options"]["retryLimit"]) == ("shop", 60, 9)
+    assert answer["options"]["deadLetterQueue"] is False
+    forebay(server, "push", "kept/berlin", "1")
+    shown = forebay(server, "queues", "show", "kept").stdout
+    assert "\n1 waiting, 0 leased, 0 dead; next seq 2\n" in shown
+    assert re.search(r"leaseTime +60\b", shown)
+    assert re.search(r"berlin +1 +1 ", shown)
+    anew = json.loads(forebay(server, "queues", "configure", "kept", "retryLimit=2", "--reset", "-o", "json").stdout)
+    assert (anew["options"]["leaseTime"], anew["options"]["retryLimit"], anew["namespace"]) == (300, 2, "shop")
+    for words, why in (
+        (("configure", "kept", "leaseTime=soon"), "Write OPTION=VALUE"),
+        (("configure", "kept", "leaseTime"), "Write OPTION=VALUE"),
+        (("configure", "kept", "leesTime=1"), "unknown"),
+        (("delete", "unknown"), "there is no queue 'unknown'"),
+        (("show", "unknown"), "unknown"),
+    ):
+        refused = forebay(server, "queues", *words)
+        assert (refused.returncode, why in refused.stderr) == (1, True), refused.stderr
+    assert forebay(server, "queues", "delete", "kept", stdin="n\n").returncode != 0
+    assert forebay(server, "queues", "show", "kept").returncode == 0
+    assert forebay(server, "queues", "delete", "kept", "--yes").stdout == "queue kept is deleted\n"
+    assert forebay(server, "queues", "show", "kept").returncode == 1
+
+
+def test_group_is_forgotten(server: RunningServer) -> None:
+    forebay(server, "push", "remembered", "1")
+    assert forebay(server, "pop", "remembered@g").stdout == "1\n"
+    for words, why in (
+        (("remembered",), "QUEUE@GROUP"),
+        (("remembered/p@g",), "QUEUE@GROUP"),
+        (("remembered@h",), "no group 'h'"),
+    ):
+        refused = forebay(server, "groups", "delete", *words, "--yes")
+        assert (refused.returncode, why in refused.stderr) == (1, True), refused.stderr
+    assert forebay(server, "groups", "delete", "remembered@g", "--yes").stdout == "group g is forgotten on remembered\n"
+    assert forebay(server, "pop", "remembered@g").stdout == "1\n"
+
+
+def test_maintenance_holds_pushes_and_pops(server: RunningServer) -> None:
+    forebay(server, "push", "held", "1")
+    try:
+        assert "pop maintenance:  on" in forebay(server, "maintenance", "on", "--pop").stdout
+        assert "push maintenance: off" in forebay(server, "maintenance", "show").stdout
+        assert forebay(server, "pop", "held").stdout == ""
+        both = json.loads(forebay(server, "maintenance", "on", "-o", "json").stdout)
+        assert (both["maintenanceMode"], both["popMaintenanceMode"]) == (True, True)
+        assert "receipt buffer" in forebay(server, "push", "held", "2").stdout
+    finally:
+        ended = forebay(server, "maintenance", "off")
+    assert "push maintenance: off\npop maintenance:  off\n" in ended.stdout
+    assert forebay(server, "pop", "held").stdout == "1\n"
+    assert forebay(server, "pop", "held", "--wait", "30").stdout == "2\n"
+
+
+def test_groups_that_list_do_so_when_they_are_named_alone(server: RunningServer) -> None:
+    forebay(server, "push", "listed", "1")
+    forebay(server, "pop", "listed@g")
+    for command in ("queues", "groups"):
+        for words in ((), ("list",), ("-o", "json"), ("list", "-output", "json")):
+            done = forebay(server, command, *words)
+            assert (done.returncode, "listed" in done.stdout) == (0, True), done.stderr
+        explained = subprocess.run(
+            [sys.executable, "-m", "forebay", command, "--help"], capture_output=True, text=True, check=True
+        )
+        assert "delete" in explained.stdout
+
+
+def test_internal_queues_are_listed_when_asked_for(server: RunningServer) -> None:
+    forebay(server, "push", ".export.hidden", stdin="1\n2\n")
+    forebay(server, "pop", ".export.hidden@inner")
+    for command in ("queues", "groups"):
+        assert ".export.hidden" not in forebay(server, command).stdout
+        assert ".export.hidden" in forebay(server, command, "--internal").stdout
 
 
 def test_dead_letters_are_listed_replayed_and_purged(server: RunningServer) -> None:
@@ -133,6 +271,29 @@ def test_dead_letters_are_listed_replayed_and_purged(server: RunningServer) -> N
             "replayed 1, each for the group in which it died\n"
         )
     assert forebay(server, "dlq", "purge", "--all").stdout == "purged 0\n"
+
+
+def test_all_dead_letters_of_all_queues_are_replayed_for_their_group_or_for_all(server: RunningServer) -> None:
+    queues = ["frail", "frailer", "frailest"]
+    for words, told in (
+        (("--all",), "replayed 6, each for the group in which it died\n"),
+        (("--all", "--to-all-groups"), "replayed 6, for every group\n"),
+    ):
+        with Client(server.url) as client:
+            for queue in queues:
+                client.push_many(queue, ["a", "b"])
+                client.pop(f"{queue}@other", batch=9, auto_ack=True)
+                for message in client.pop(f"{queue}@g", batch=9):
+                    client.ack(message, "dlq", error="too frail")
+        assert "6 of 6 dead letters" in forebay(server, "dlq", "list").stdout
+        assert forebay(server, "dlq", "replay", *words).stdout == told
+        assert "0 of 0 dead letters" in forebay(server, "dlq", "list").stdout
+        with Client(server.url) as client:
+            for queue in queues:
+                others = client.pop(f"{queue}@other", batch=9, auto_ack=True)
+                assert [message.data for message in others] == (["a", "b"] if "--to-all-groups" in words else [])
+                own = client.pop(f"{queue}@g", batch=9, auto_ack=True)
+                assert [message.data for message in own] == ["a", "b"]
 
 
 def test_a_server_that_is_not_there_is_named(server: RunningServer) -> None:

@@ -19,7 +19,7 @@ from forebay.cli.buffer_retry import retry_file
 from forebay.client import Client
 from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
-from forebay.ingest.buffer_writes import Lane
+from forebay.ingest.buffer_writes import BufferKind
 from forebay.ingest.event import frames_of
 from forebay.testing.running_server import RunningServer
 
@@ -221,7 +221,7 @@ class AppendedTo(Client):
     def post(self, path: str, body: object) -> Any:
         if self._late:
             frames = frames_of(self._late, is_failover=True, now_us=1, cipher=None)
-            self._directory.append(Lane.FAILOVER, frames, is_durable=True)
+            self._directory.append(BufferKind.FAILOVER, frames, is_durable=True)
             self._late = []
         return super().post(path, body)
 
@@ -236,9 +236,9 @@ def test_retry_begins_where_the_drain_ended_and_takes_what_is_appended_meanwhile
     directory = BufferDirectory(RealFilesystem(), tmp_path / "buffers")
     directory.prepare()
     frames = frames_of([_item(n) for n in range(10)], is_failover=True, now_us=1, cipher=None)
-    drained = directory.append(Lane.FAILOVER, frames[:4], is_durable=True).end
-    directory.append(Lane.FAILOVER, frames[4:], is_durable=True)
-    path = directory.active(Lane.FAILOVER)
+    drained = directory.append(BufferKind.FAILOVER, frames[:4], is_durable=True).end
+    directory.append(BufferKind.FAILOVER, frames[4:], is_durable=True)
+    path = directory.active(BufferKind.FAILOVER)
     directory.positions.note(path, drained)
     assert directory.take_drain_lock("somebody")
     directory.release_drain_lock()

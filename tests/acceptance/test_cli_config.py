@@ -103,7 +103,7 @@ def test_right_file_as_json_is_ok_without_faults(tmp_path: Path) -> None:
 
 
 def test_show_gives_every_key_its_value_and_origin(tmp_path: Path) -> None:
-    (tmp_path / "forebay.yaml").write_text("profile: performance\nlog:\n  record_size: 8Mi\n")
+    (tmp_path / "forebay.yaml").write_text("profile: performance\nlog:\n  segment_size: 8Mi\n")
     done = start(
         *("config", "show", "-c", "forebay.yaml", "-log-roll-daily=false", "-data-dir", "there"),
         cwd=tmp_path,
@@ -116,9 +116,8 @@ def test_show_gives_every_key_its_value_and_origin(tmp_path: Path) -> None:
     assert [row for row in rows if row[0] in ("profile", "data_dir") or row[0].startswith("log.")] == [
         ["profile", "performance", "forebay.yaml line 1"],
         ["data_dir", "there", "flag --data-dir"],
-        ["log.segment_size", "1Gi", "profile performance"],
+        ["log.segment_size", "8Mi", "forebay.yaml line 3"],
         ["log.roll_daily", "false", "flag --log-roll-daily"],
-        ["log.record_size", "8Mi", "forebay.yaml line 3"],
         ["log.read_chunk", "2Mi", "environment FOREBAY_LOG_READ_CHUNK"],
         ["log.compression", "never", "profile performance"],
     ]

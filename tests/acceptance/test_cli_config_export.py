@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from forebay.config.units import parse_size
+from forebay.sendqueue.sizing import share_bytes
+
 FLAGS = {
     "queue-enabled": ("true", "exporter.queue.enabled", True),
     "queue-type": ("disk", "exporter.queue.mode", "disk"),
@@ -45,7 +48,7 @@ destinations:
     type: http
     url: https://me:hunter2@warehouse.example/ingest?token=hunter3
     headers:
-      Authorization: Bearer hunter4
+      X-Token: Bearer hunter4
       X-Key: env:WAREHOUSE_KEY
     queue:
       type: disk
@@ -84,7 +87,7 @@ def test_destinations_and_exports_are_shown_with_their_lines_and_without_secrets
     assert shown["destinations.warehouse.type"] == ("http", line(3))
     url = "https://me:***@warehouse.example/ingest?token=***"
     assert shown["destinations.warehouse.url"] == (url, line(4))
-    assert shown["destinations.warehouse.headers.Authorization"] == ("***", line(6))
+    assert shown["destinations.warehouse.headers.X-Token"] == ("***", line(6))
     assert shown["destinations.warehouse.headers.X-Key"] == ("env:WAREHOUSE_KEY", line(7))
     assert shown["destinations.warehouse.timeout"] == ("30s", "default")
     of_queue = {key for key in shown if key.startswith("destinations.warehouse.queue.")}
@@ -96,3 +99,21 @@ def test_destinations_and_exports_are_shown_with_their_lines_and_without_secrets
     table = show("-c", "forebay.yaml", cwd=tmp_path).stdout
     assert "destinations.warehouse.url" in table
     assert "hunter" not in table + done.stdout
+
+
+def test_the_limit_that_a_share_of_memory_comes_to_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "forebay.yaml").write_text(
+        "exporter: {queue: {memory_percent: 0.1, mode: disk}}\n"
+        "destinations:\n"
+        "  - {name: a, type: http, url: 'http://a', queue: {mode: memory}}\n"
+        "  - {name: b, type: http, url: 'http://b'}\n"
+    )
+    found = json.loads(show("-c", "forebay.yaml", "-o", "json", cwd=tmp_path).stdout)
+    assert found["exporter.queue.max_bytes"] == {"value": "256Mi", "origin": "default"}
+    assert parse_size(found["destinations.a.queue.max_bytes"]["value"]) == share_bytes(0.1)
+    assert found["destinations.a.queue.max_bytes"]["origin"].startswith("memory_percent 0.1 of ")
+    assert "destinations.b.queue.max_bytes" not in found
+    flags = ("--queue-memory-percent", "0.1", "-o", "json")
+    found = json.loads(show(*flags, cwd=tmp_path).stdout)
+    assert parse_size(found["exporter.queue.max_bytes"]["value"]) == share_bytes(0.1)
+    assert found["exporter.queue.memory_percent"] == {"value": 0.1, "origin": "flag --queue-memory-percent"}

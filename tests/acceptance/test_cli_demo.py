@@ -1,4 +1,4 @@
-"""`forebay demo` as a newcomer meets it: Spark at work, the server killed, nothing lost, nothing left behind."""
+"""`forebay demo` as a newcomer meets it: Spark at work, all of it killed once, nothing lost, nothing left behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ def started(*words: str, temporary: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A run of tests in the background of a shell ignores Ctrl-C, and so would what it starts.
+        preexec_fn=hear_interrupts,
     )
+
+
+def hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def children_of(pid: int) -> list[int]:
@@ -44,7 +50,7 @@ def test_demo_accounts_for_every_click_and_leaves_nothing_behind(tmp_path: Path)
     stdout, stderr = process.communicate(timeout=END_SECONDS_MAX)
     assert process.returncode == 0, stderr
     told = json.loads(stdout)
-    assert told["asked_for"] == told["pushing"]["accepted"] == told["joined"]["found"] == MESSAGES
+    assert told["requested"] == told["pushing"]["accepted"] == told["joined"]["found"] == MESSAGES
     assert told["pushed"]["found"] == MESSAGES + 1, "the clicks, and the event that ends the last minute"
     assert told["per_minute"]["found"] == told["parquet"]["found"] == MINUTES
     assert (told["lost"], told["duplicated"], told["wrong"], told["complaints"]) == (0, 0, 0, [])
@@ -53,7 +59,15 @@ def test_demo_accounts_for_every_click_and_leaves_nothing_behind(tmp_path: Path)
     assert told["latency"]["clicks"] == MESSAGES // 2
     assert 0 < told["latency"]["median_seconds"] <= told["latency"]["max_seconds"]
     assert {row["region"] for row in told["rows"]} == {"africa", "america", "asia", "europe", "oceania"}
-    assert "killed the server with -9" in stderr
+    assert told["scored"]["found"] == told["delivery"]["clicks"]["found"] == MESSAGES + 1
+    assert told["delivery"]["samples"]["found"] == told["delivery"]["samples"]["expected"] > 0
+    assert told["delivery"]["away_seconds"] >= 10
+    assert set(told["parcels"]) == {"COMPLETE"}
+    assert (told["audit"]["is_balanced"], told["audit"]["differences"]) == (True, [])
+    assert told["audit"]["messages"] > 5 * MESSAGES, "internal queues are counted too"
+    moments = ["took the destination away", "killed the server with -9", "killed the worker with -9", "is back after"]
+    places = [stderr.index(moment) for moment in moments]
+    assert places == sorted(places), "both are killed while the destination is away"
     assert "Traceback" not in stderr
     assert f"{tmp_path}/forebay-demo-" in stderr, "it worked in the temporary directory that it was given"
     assert list(tmp_path.iterdir()) == []

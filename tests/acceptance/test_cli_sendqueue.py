@@ -13,7 +13,10 @@ import pytest
 
 from forebay.clock import SystemClock
 from forebay.export.batch import CODEC, ExportBatch
+from forebay.export.dead_letters import DeadLetters
+from forebay.export.outcome import ErrorClass, SendFailed
 from forebay.filesystem import RealFilesystem
+from forebay.otlp.kinds import Kind
 from forebay.sendqueue.queue import Limits
 from forebay.sendqueue.queues.fastqueue import FastQueue
 
@@ -136,6 +139,46 @@ def test_an_open_queue_is_shown_with_its_owner_and_not_salvaged(tmp_path: Path) 
         assert contents(directory) == before
     finally:
         queue.close()
+
+
+def with_parts(folder: Path) -> Path:
+    """A send queue with all that may be in its directory."""
+    directory = golden("v2", folder)
+    for part in ("failover", "first"):
+        shutil.copytree(GOLDEN / "v2", directory / part)
+    letters = DeadLetters(RealFilesystem(), directory, SystemClock())
+    letters.add(ExportBatch(Kind.METRICS, b"body", 1, 1, "key"), SendFailed(ErrorClass.AUTH, "no"), 3)
+    return directory
+
+
+def test_the_queues_in_a_queue_and_its_dead_letters_are_shown_and_verified(tmp_path: Path) -> None:
+    directory = with_parts(tmp_path)
+    before = contents(directory)
+    shown = sendqueue("inspect", directory).stdout
+    assert shown.count("5 batches wait") == 3
+    assert shown.index("first/") < shown.index("failover/") < shown.index("1 dead letters in dead/")
+    told = document("inspect", directory)
+    assert {name: part["meta"]["entry_count"] for name, part in told["parts"].items()} == {"first": 5, "failover": 5}
+    assert (told["meta"]["entry_count"], told["dead_letters"]) == (5, 1)
+    assert sendqueue("verify", directory).stdout.count("all good") == 3
+    damage(directory / "failover")
+    assert "failover: 4 blocks" in sendqueue("verify", directory).stdout
+    told = document("verify", directory, code=1)
+    assert (told["ok"], told["parts"]["failover"]["ok"], told["parts"]["first"]["ok"]) == (False, False, True)
+    salvaged = document("salvage", directory)
+    assert (salvaged["batches"], salvaged["parts"]["failover"]["batches"]) == (5, 4)
+    assert document("verify", directory)["ok"] is True
+    assert {name for name in before if name.startswith("dead/")} <= set(contents(directory))
+
+
+def test_a_failover_queue_by_itself_is_a_send_queue(tmp_path: Path) -> None:
+    directory = tmp_path / "d"
+    shutil.copytree(GOLDEN / "v2", directory / "failover")
+    assert "5 batches wait" in sendqueue("inspect", directory).stdout
+    assert document("inspect", directory)["parts"]["failover"]["meta"]["entry_count"] == 5
+    assert document("verify", directory)["ok"] is True
+    assert document("salvage", directory)["parts"]["failover"]["batches"] == 5
+    assert not (directory / "fastqueue.meta").exists()
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "salvage"])

@@ -182,6 +182,15 @@ async def test_seek_reads_again_and_the_queue_is_a_table(any_server: RunningServ
         assert await rest() == [3, 4, 5]
         await client.seek(f"{queue}@g", time=datetime.now(UTC) - timedelta(hours=1))
         assert len(await rest()) == 6
+        now = datetime.now(UTC)
+        for target, figures in (
+            ({"seq": 3}, (3, 0, 4)),
+            ({"to_end": True}, (7, 0, 0)),
+            ({"time": now - timedelta(hours=1)}, (1, 0, 6)),
+        ):
+            told = await client.preview_seek(f"{queue}@g", **target)
+            assert (told["fromSeq"], told["skipped"], told["repeated"]) == figures
+        assert (await client.preview_seek(f"{queue}/nowhere@g", seq=1))["partitions"] == 0
         await client.seek(f"{queue}@g", seq=1)
         await client.seek(f"{queue}@g", to_end=True)
         assert await rest() == []
@@ -206,6 +215,25 @@ async def test_rows_are_written_once_however_often_they_are_committed(any_server
         assert [seq for batch in narrow for seq in batch.column("seq").to_pylist()] == [11, 14, 17, 20]
         (message,) = await client.pop(f"{queue}/p1")
         assert message.data == {"n": 1}
+
+
+async def test_writes_of_one_epoch_are_told_apart_by_their_names(any_server: RunningServer) -> None:
+    queue, once = fresh(), {"producer": fresh("producer"), "epoch": "1"}
+    async with AsyncClient(any_server.url) as client:
+        for write, payload in (("", "1"), ("late", "2"), ("late", "2")):
+            stages = await client.stage(queue, pa.table({"payload": [payload]}), **once, write=write)
+            done = await client.commit(stages, **once, write=write, queue=queue)
+            assert done.queues[queue].first_seq == int(payload)
+        other = await client.stage(queue, pa.table({"payload": ["3"]}), **once, write="late")
+        with pytest.raises(Refused, match="If it is another write of the same batch, name it") as refused:
+            await client.commit(other, **once, write="late")
+        assert refused.value.status == 409
+        unwanted = await client.stage(queue, pa.table({"payload": ["4"]}), **once, write="never")
+        assert await client.abort(**once, write="never", queue="elsewhere") == 0
+        assert await client.abort(**once, write="never", queue=queue) == len(unwanted)
+        empty = await client.commit([], **once, write="nothing", queue=queue)
+        assert (empty.already, empty.messages) == (False, 0)
+        assert (await client.read_arrow(queue)).column("payload").to_pylist() == [b"1", b"2"]
 
 
 async def test_queue_that_is_made_again_while_it_is_read_is_told(

@@ -16,7 +16,17 @@ import pytest
 
 from fixtures.running_stores import any_server, fresh, shared_postgres_database
 from fixtures.served_app import tls_contexts
-from forebay.client import AsyncClient, Client, Message, Refused, Unreachable
+from forebay.client import (
+    AsyncClient,
+    Client,
+    DispatchWorker,
+    Message,
+    ParcelLease,
+    ParcelWork,
+    Refused,
+    SyncDispatchWorker,
+    Unreachable,
+)
 from forebay.client import outgoing as going_out
 from forebay.testing.running_server import RunningServer
 
@@ -198,7 +208,7 @@ def test_certificates_that_are_no_file_are_refused_at_once() -> None:
         Client("https://127.0.0.1", ca_file="nowhere.pem")
 
 
-@pytest.mark.parametrize("kind", [AsyncClient, Client])
+@pytest.mark.parametrize("kind", [AsyncClient, Client, DispatchWorker, SyncDispatchWorker, ParcelWork, ParcelLease])
 def test_every_public_method_says_what_it_does_with_an_example(kind: type) -> None:
     for name, method in inspect.getmembers(kind, inspect.isfunction):
         if name.startswith("_"):

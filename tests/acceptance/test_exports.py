@@ -9,12 +9,13 @@ import subprocess
 import sys
 from collections import defaultdict
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures.http_sink import HttpSink, eventually, http_sink
+from fixtures.http_sink import HttpSink, Received, eventually, http_sink
 from fixtures.running_stores import Http
 from forebay.testing.running_server import RunningServer
 
@@ -126,6 +127,50 @@ async def test_every_message_reaches_every_destination_through_outages_and_a_kil
         assert told["balanced"] is True or told.get("ok") is True, told
     finally:
         await asyncio.to_thread(running.stop)
+
+
+async def test_message_is_sent_again_in_the_same_request_with_the_same_key_whatever_ends_the_server(
+    tmp_path: Path, store: str
+) -> None:
+    async with http_sink(HttpSink(answers=[503] * 10_000)) as sink:
+        running = server(tmp_path, store, sink.port)
+        await asyncio.to_thread(running.start)
+        try:
+            for turn, end in enumerate((running.kill, running.stop, running.kill), 1):
+                before = len(seqs_of(sink.attempts))
+                # Some of it is sent at once, some waits in partitions that are under way: it fits into theirs.
+                await asyncio.to_thread(push, running, range(100 * turn, 100 * turn + 40), 7 * turn)
+                await eventually(partial(has_sent_more_than, sink, before), 120)
+                await asyncio.to_thread(end)
+                seen, began = seqs_of(sink.attempts), len(sink.attempts)
+                await asyncio.to_thread(running.start)
+                await asyncio.to_thread(push, running, range(1000 * turn, 1000 * turn + 20), 7 * turn)
+                await eventually(partial(has_sent_again, sink, began, seen), 120)
+            sink.answers.clear()
+            await eventually(lambda: len(seqs_of(sink.received)) == 3 * 60, 120)
+        finally:
+            await asyncio.to_thread(running.stop)
+        bodies: dict[str, set[bytes]] = defaultdict(set)
+        keys: dict[int, set[str]] = defaultdict(set)
+        for request in sink.attempts:
+            key = request.headers["Idempotency-Key"]
+            bodies[key].add(request.body)
+            for envelope in json.loads(request.body):
+                keys[envelope["seq"]].add(key)
+        assert {len(found) for found in bodies.values()} == {1}
+        assert {len(found) for found in keys.values()} == {1}
+
+
+def has_sent_more_than(sink: HttpSink, count: int) -> bool:
+    return len(seqs_of(sink.attempts)) > count
+
+
+def has_sent_again(sink: HttpSink, began: int, seqs: set[int]) -> bool:
+    return seqs <= seqs_of(sink.attempts[began:])
+
+
+def seqs_of(requests: list[Received]) -> set[int]:
+    return {envelope["seq"] for request in requests for envelope in json.loads(request.body)}
 
 
 def forebay_config(folder: Path) -> str:

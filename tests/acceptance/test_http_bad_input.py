@@ -14,6 +14,7 @@ from fixtures.running_stores import Http, any_server, fresh, http, shared_postgr
 __all__ = ["any_server", "http", "shared_postgres_database"]
 
 OK: dict[str, Any] = {"queue": "untouched", "payload": 1}
+TOO_MANY_QUEUES = [{"queue": f"untouched{n}", "payload": 1} for n in range(65)]
 DEEP = 100_000
 
 
@@ -101,6 +102,7 @@ BAD_REQUESTS: list[tuple[str, str, Any, str]] = [
     ("POST", "/lease/x/extend", {"seconds": 0}, "seconds"),
     ("POST", "/lease/x/extend", {"seconds": 1 << 70}, "seconds"),
     ("POST", "/transaction", {"operations": []}, "operations"),
+    ("POST", "/transaction", {"operations": [{"type": "push", "items": TOO_MANY_QUEUES}]}, "operations"),
     ("POST", "/transaction", {"operations": [{"type": "dance"}]}, "operations[0].type"),
     ("POST", "/transaction", {"operations": [{"type": "push", "items": [{}]}]}, "operations[0].items[0].queue"),
     (
@@ -123,6 +125,11 @@ BAD_REQUESTS: list[tuple[str, str, Any, str]] = [
     ("POST", "/consumer-groups/g/queues/q/seek", {"toEnd": True, "seq": 4}, "toEnd"),
     ("POST", "/consumer-groups/g/queues/q/seek", {"timestamp": "noon"}, "timestamp"),
     ("POST", "/consumer-groups/g/queues/q/seek", {"seq": -1}, "seq"),
+    ("GET", "/consumer-groups/g/queues/q/seek", None, "toEnd"),
+    ("GET", "/consumer-groups/g/queues/q/seek?toEnd=false", None, "toEnd"),
+    ("GET", "/consumer-groups/g/queues/q/seek?toEnd=true&seq=0", None, "toEnd"),
+    ("GET", "/consumer-groups/g/queues/q/seek?seq=-1", None, "seq"),
+    ("GET", "/consumer-groups/g/queues/q/seek?timestamp=noon", None, "timestamp"),
     ("POST", "/consumer-groups/g/subscription", {}, "subscriptionTimestamp"),
     ("GET", "/consumer-groups/lagging?minLagSeconds=long", None, "minLagSeconds"),
     ("GET", "/dlq?limit=0", None, "limit"),
@@ -161,6 +168,8 @@ UNKNOWN: list[tuple[str, str, Any]] = [
     ("GET", "/messages/{0}/t", None),
     ("GET", "/consumer-groups/{0}", None),
     ("POST", "/consumer-groups/g/queues/{0}/seek", {"toEnd": True}),
+    ("GET", "/consumer-groups/g/queues/{0}/seek?toEnd=true", None),
+    ("GET", "/consumer-groups/g/queues/{0}/partitions/p/seek?seq=1", None),
     ("POST", "/consumer-groups/g/queues/{0}/partitions/p/seek", None),
     ("POST", "/consumer-groups/{0}/subscription", {"subscriptionTimestamp": "2026-01-01T00:00:00Z"}),
     ("GET", "/nothing/here/{0}", None),

@@ -97,6 +97,40 @@ def test_metrics_have_the_figures_of_each_flow(server: RunningServer) -> None:
         assert line in lines
 
 
+def test_flow_on_parcels_shows_what_all_its_workers_did_also_after_they_and_the_server_were_killed(
+    tmp_path: Path,
+) -> None:
+    source = {"queue": "orders", "parcelMessages": 10, "parcelWaitSeconds": 0.01}
+    step = {"action": "parse", "actionClass": "parse", "retry": {"maxAttempts": 1}}
+    server = RunningServer(tmp_path / "data")
+    with server:
+        ask(server, "PUT", "/api/v1/dispatch/flows/shop", {"source": source, "steps": [step]})
+        ask(server, "POST", "/api/v1/push", {"items": [{"queue": "orders", "payload": n} for n in range(30)]})
+        outcomes = (
+            {"state": "COMPLETE", "rowsIn": 10, "bad": 2},
+            {"state": "COMPLETE", "rowsIn": 10, "filtered": 3, "skipped": 1},
+            {"state": "ERROR", "rowsIn": 10, "error": "no such column: user\nTraceback"},
+        )
+        for number, outcome in enumerate(outcomes):
+            # The third is a new worker, which begins to count anew.
+            worker = f"w{number}"
+            report(server, worker, {"name": "shop", "state": "running", "queue": "orders"}, names=("shop",))
+            body = {"worker": worker, "classes": ["parse"], "parcels": 1, "wait": 10_000}
+            lease = ask(server, "POST", "/api/v1/dispatch/lease", body)
+            done = {"outcomes": [{**outcome, "did": lease["parcels"][0]["did"]}]}
+            for _ in range(2):  # the answer was lost: counted once all the same
+                ask(server, "POST", f"/api/v1/dispatch/leases/{lease['leaseId']}/complete", done)
+        server.kill()
+        server.start()
+        shown = listed(server, "shop")["report"]
+        names = ("rows", "badRows", "skippedRows", "batches")
+        assert [shown[name] for name in names] == [20, 2, 1, 3]
+        assert shown["cause"] == "1 parcel in ERROR, the newest: no such column: user"
+        lines = ask(server, "GET", "/metrics").splitlines()
+        assert 'forebay_flow_rows_total{flow="shop"} 20' in lines
+        assert 'forebay_flow_skipped_rows_total{flow="shop"} 1' in lines
+
+
 def test_second_worker_is_told_who_has_the_flow_until_that_one_lets_go(server: RunningServer) -> None:
     report(server, "one", {**REPORT, "name": "held"}, names=("held",))
     other = report(server, "two", {**REPORT, "name": "held", "rows": 0}, names=("held",))["held"]

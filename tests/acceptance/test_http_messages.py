@@ -302,7 +302,8 @@ def test_long_poll_gets_a_push_of_another_connection_at_once(http: Http, any_ser
 def test_long_poll_without_a_message_ends_with_204_in_time(http: Http) -> None:
     began = time.monotonic()
     assert http.get(f"/api/v1/pop/queue/{fresh()}?wait=true&timeout=200").status == 204
-    assert 0.2 <= time.monotonic() - began < 5
+    # The event loop's timers count whole milliseconds from the start of its turn, so they may fire that much early.
+    assert 0.19 <= time.monotonic() - began < 5
 
 
 def test_ack_that_frees_a_partition_wakes_who_waits_for_it(http: Http, any_server: RunningServer) -> None:

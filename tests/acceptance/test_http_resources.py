@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database, wait_until
 
 __all__ = ["any_server", "http", "shared_postgres_database"]
@@ -45,6 +47,27 @@ def test_deleted_queue_is_gone_with_all_that_belonged_to_it(http: Http) -> None:
     assert http.get(f"/api/v1/resources/queues/{queue}").status == 404
 
 
+def test_internal_queues_are_listed_only_when_asked_for(http: Http) -> None:
+    for name in (f".flow.{fresh()}.parse", f".export.{fresh()}"):
+        http.push(name, 1, 2)
+        assert http.pop(name, batch=1, consumerGroup="readers")[0]["data"] == 1
+
+        def names(path: str, key: str, member: str | None = None) -> list[str]:
+            found = http.get(path).json
+            return [each[key] for each in (found if member is None else found[member])]
+
+        for internal, is_listed in (("", False), ("&internal=false", False), ("&internal=true", True)):
+            assert (name in names(f"/api/v1/resources/queues?limit=1000{internal}", "name", "queues")) is is_listed
+            assert (name in names(f"/api/v1/status/queues?limit=1000{internal}", "name", "queues")) is is_listed
+            assert (name in names(f"/api/v1/status?x=1{internal}", "name", "queues")) is is_listed
+            assert (name in names(f"/api/v1/consumer-groups?x=1{internal}", "queueName")) is is_listed
+        both = [http.get(f"/api/v1/resources/overview?internal={word}").json["queues"] for word in ("true", "false")]
+        assert both[0] > both[1]
+        assert http.get(f"/api/v1/resources/queues/{name}").json["nextSeq"] == 3
+        assert http.get(f"/api/v1/status/queues/{name}").status == 200
+    assert http.get("/api/v1/resources/queues?internal=perhaps").json["field"] == "internal"
+
+
 def test_group_tells_its_lag_and_moves(http: Http) -> None:
     queue, group = fresh(), fresh("group")
     http.push(queue, *range(5))
@@ -64,6 +87,38 @@ def test_group_tells_its_lag_and_moves(http: Http) -> None:
     assert http.get(f"/api/v1/consumer-groups/{group}").json["totalLag"] == 0
     assert http.send("DELETE", f"/api/v1/consumer-groups/{group}/queues/{queue}").status == 200
     assert http.get(f"/api/v1/consumer-groups/{group}").status == 404
+
+
+def test_seek_is_previewed_and_does_what_was_told(http: Http) -> None:
+    queue, group = fresh(), fresh("group")
+    http.push(queue, *range(5))
+    for message in http.pop(queue, batch=2, consumerGroup=group):
+        http.ack(message)
+    place = f"/consumer-groups/{group}/queues/{queue}"
+    told = http.get(f"/api/v1{place}/seek?seq=4").json
+    assert told == {
+        "queue": queue,
+        "consumerGroup": group,
+        "partition": None,
+        "fromSeq": 4,
+        "partitions": 1,
+        "isNew": False,
+        "waiting": 3,
+        "waitingAfter": 2,
+        "skipped": 1,
+        "repeated": 0,
+        "leased": 0,
+    }
+    back = http.get(f"/api/v1{place}/partitions/Default/seek?seq=1").json
+    assert (back["partition"], back["skipped"], back["repeated"]) == ("Default", 0, 2)
+    end = http.get(f"/api/v1{place}/seek?toEnd=true").json
+    assert (end["fromSeq"], end["skipped"]) == (6, 3)
+    hour_ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat().replace("+00:00", "Z")
+    assert http.get(f"/api/v1{place}/seek?timestamp={hour_ago}").json["repeated"] == 2
+    # Nothing has changed, and the seek skips what it was told to skip, not what came since.
+    http.push(queue, 5)
+    assert http.post(f"{place}/seek", {"seq": told["fromSeq"]}).status == 200
+    assert [message["seq"] for message in http.pop(queue, batch=9, consumerGroup=group)] == [4, 5, 6]
 
 
 def test_dead_letters_are_listed_replayed_and_purged_by_choice(http: Http) -> None:
@@ -95,6 +150,26 @@ def test_dead_letter_is_replayed_for_its_group_unless_for_all(http: Http) -> Non
     http.post("/ack", {**again, "status": "dlq", "consumerGroup": "lost-it"})
     assert http.post("/dlq/replay", {"queue": queue, "toAllGroups": True}).json["replayed"] == 1
     assert [len(http.pop(queue, consumerGroup=group)) for group in ("had-it", "lost-it")] == [1, 1]
+
+
+@pytest.mark.parametrize("to_all_groups", [False, True])
+def test_all_dead_letters_of_all_queues_are_replayed_at_once(http: Http, to_all_groups: bool) -> None:
+    """More queues than are stored in one turn."""
+    queues = [fresh() for _ in range(10)]
+    http.post("/dlq/purge", {"all": True})
+    for queue in queues:
+        http.push(queue, "a", "b", "c")
+        assert len(http.pop(queue, batch=3, consumerGroup="had-it", autoAck="true")) == 3
+        for message in http.pop(queue, batch=2, consumerGroup="lost-it"):
+            http.post("/ack", {**message, "status": "dlq", "consumerGroup": "lost-it"})
+    assert http.get("/api/v1/dlq?limit=1").json["total"] == 20
+    assert http.post("/dlq/replay", {"all": True, "toAllGroups": to_all_groups}).json["replayed"] == 20
+    assert http.get("/api/v1/dlq?limit=1").json["total"] == 0
+    for queue in queues:
+        again = http.pop(queue, batch=9, consumerGroup="had-it")
+        assert [message["data"] for message in again] == (["a", "b"] if to_all_groups else [])
+        assert [message["data"] for message in http.pop(queue, batch=9, consumerGroup="lost-it")] == ["c", "a", "b"]
+    assert http.post("/dlq/replay", {"all": True}).json["replayed"] == 0
 
 
 def test_message_is_moved_to_the_dead_letters_and_retried(http: Http) -> None:
@@ -262,3 +337,39 @@ def test_metrics_have_the_room_on_the_disk(http: Http) -> None:
     assert free is not None
     assert size is not None
     assert 0 < int(free[1]) <= int(size[1])
+
+
+def test_metrics_tell_depth_lag_and_leases_of_queues_and_groups(http: Http) -> None:
+    queue = fresh()
+    dead(http, queue, 0)
+    http.push(queue, 1, 2, 3, 4, partition="p")
+    http.ack(http.pop(queue, batch=3)[0])
+    wanted = {
+        f'forebay_queue_depth{{queue="{queue}"}} 1',
+        f'forebay_queue_messages{{queue="{queue}"}} 5',
+        f'forebay_queue_dead_letters{{queue="{queue}"}} 1',
+        f'forebay_queue_messages_accepted_total{{queue="{queue}"}} 5',
+        f'forebay_group_lag_messages{{queue="{queue}",group="__QUEUE_MODE__"}} 3',
+        f'forebay_group_leased_messages{{queue="{queue}",group="__QUEUE_MODE__"}} 2',
+        f'forebay_group_dead_letters{{queue="{queue}",group="__QUEUE_MODE__"}} 1',
+    }
+    wait_until(lambda: wanted <= set(http.get("/metrics").body.decode().splitlines()))
+
+
+def test_metrics_have_the_distribution_of_what_requests_took(http: Http, request: pytest.FixtureRequest) -> None:
+    store = request.node.callspec.params["any_server"]
+
+    def counts() -> dict[str, int]:
+        found = re.findall(r"^forebay_(\w+)_seconds_count (\d+)$", http.get("/metrics").body.decode(), re.MULTILINE)
+        return {name: int(count) for name, count in found}
+
+    before, queue = counts(), fresh()
+    http.push(queue, 1, 2, 3)
+    assert len(http.pop(queue, batch=3)) == 3
+    after = counts()
+    # By request and by batch, not by message; others may use the server too.
+    expected = {"push", "pop", "time_in_queue"}
+    expected |= {"asgi": set(), "postgres": {"store_commit"}}.get(store, {"store_commit", "log_append", "log_sync"})
+    assert {name for name, count in after.items() if count > before[name]} == expected
+    assert b'forebay_push_seconds_bucket{le="+Inf"}' in http.get("/metrics").body
+    assert b"\nprocess_cpu_seconds_total " in http.get("/metrics").body

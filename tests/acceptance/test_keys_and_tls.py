@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from queen import Queen
 
 from fixtures.certificates import make_certificate
 from fixtures.spark_processes import short_lived
@@ -80,6 +81,17 @@ def forebay(folder: Path, *words: str, key: str = "") -> subprocess.CompletedPro
     return subprocess.run(
         command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=START_SECONDS_MAX
     )
+
+
+async def test_bearer_token_of_queens_client_is_a_key(secured: Secured, tmp_path: Path) -> None:
+    with RunningServer(tmp_path / "data", arguments=["--server-keys", str(secured.keys_file)]) as server:
+        async with Queen(server.url, bearer_token=secured.keys["write"], retry_attempts=1) as client:
+            await client.queue("orders").push([{"data": {"n": 1}}])
+            [message] = await client.queue("orders").batch(10).wait(False).pop()
+            assert message["data"] == {"n": 1}
+        async with Queen(server.url, bearer_token="fb_wrong", retry_attempts=1) as stranger:
+            with pytest.raises(Exception, match="the key is not known"):
+                await stranger.queue("orders").push([{"data": {"n": 2}}])
 
 
 def test_client_with_the_right_key_pushes_and_pops(server: RunningServer, secured: Secured) -> None:

@@ -335,7 +335,7 @@ def test_delayed_message_waits_and_a_windowed_partition_settles(any_server: Runn
         assert await popped(client, windowed) == []
         late, settled = await asyncio.gather(popped(client, delayed, wait=True), popped(client, windowed, wait=True))
         assert (data(late), data(settled)) == ([1], [1, 2])
-        assert time.monotonic() - began >= 1
+        assert time.monotonic() - began >= 0.99
 
     drive(any_server, step)
 

@@ -21,9 +21,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from fixtures.arrow_steps import ipc
-from fixtures.running_stores import running, shared_postgres_database
+from fixtures.running_stores import Http, running, shared_postgres_database
 from forebay.api.openapi import description
-from forebay.api.routes import ALL_ROUTES
+from forebay.api.routes import API_ROUTES
 from forebay.testing.running_server import RunningServer
 
 __all__ = ["shared_postgres_database"]
@@ -48,10 +48,12 @@ schemathesis.openapi.media_type("application/vnd.apache.arrow.stream", st.just(R
 
 
 @pytest.fixture(scope="module")
-def described_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, str]]:
+    """A server with keys, and one that may do everything."""
     folder = tmp_path_factory.mktemp("described")
-    with RunningServer(folder / "forebay-data", store="memory://") as server:
-        yield server
+    with RunningServer(folder / "forebay-data", store="memory://") as server, Http(server.url) as http:
+        made = http.send("POST", "/api/v1/keys", {"name": "root", "scopes": ["admin"]})
+        yield server, made.json["key"]
 
 
 @pytest.fixture(scope="module", params=["embedded", "postgres"])
@@ -60,8 +62,11 @@ def durable_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         yield server
 
 
-schema = schemathesis.openapi.from_dict(json.loads(description(ALL_ROUTES))).exclude(path_regex="/system/maintenance")
-"""Maintenance is left out: whoever turns it on has 503 answered to everybody else, as it should be."""
+whole = schemathesis.openapi.from_dict(json.loads(description(API_ROUTES)))
+keyed_schema = whole.exclude(path_regex="/system/maintenance")
+"""Maintenance is left out: with it on, all others are answered 503."""
+schema = whole.exclude(path_regex="/system/maintenance|/api/v1/keys")
+"""Without keys those are left out too: with the first of them, all others are answered 401."""
 
 
 def settings(examples: int) -> hypothesis.settings:
@@ -73,19 +78,24 @@ def settings(examples: int) -> hypothesis.settings:
     )
 
 
-def tried(case: schemathesis.Case[Any], server: RunningServer) -> None:
+def tried(case: schemathesis.Case[Any], server: RunningServer, key: str = "") -> None:
     # A long poll that finds nothing would take its whole time.
     if isinstance(case.query, dict) and "/pop" in case.path:
         case.query.pop("wait", None)
-    case.call_and_validate(base_url=server.url, checks=CHECKS, timeout=30)
+    if isinstance(case.body, dict) and case.path.endswith("/dispatch/lease"):
+        case.body.pop("wait", None)
+    headers = {"Authorization": f"Bearer {key}"} if key else None
+    case.call_and_validate(base_url=server.url, checks=CHECKS, timeout=30, headers=headers)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the libraries under schemathesis, not ours
-@schema.parametrize()
+@keyed_schema.parametrize()
 @settings(40)
-def test_server_answers_as_described(case: schemathesis.Case[Any], described_server: RunningServer) -> None:
-    tried(case, described_server)
+def test_server_with_keys_answers_as_described(
+    case: schemathesis.Case[Any], keyed_server: tuple[RunningServer, str]
+) -> None:
+    tried(case, *keyed_server)
 
 
 @pytest.mark.slow

@@ -9,11 +9,12 @@ import signal
 import ssl
 import time
 from collections.abc import Callable
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
 
-from fixtures.certificates import make_certificate
+from fixtures.certificates import make_authority, make_certificate, make_client_certificate
 from fixtures.running_stores import Http
 from forebay.api.access import new_key
 from forebay.testing.running_server import RunningServer, ServerDidNotStart
@@ -86,6 +87,61 @@ def test_hangup_reads_certificate_and_log_level_again_and_kills_nothing(tmp_path
         until(lambda: "[reload_failed]" in server.errors())
         assert served() == good
         assert server.stop() == 0
+
+
+def connects(port: int, trusted: Path, own: Path | None) -> bool:
+    """Whether the server lets a client with this certificate ask for something."""
+    context = ssl.create_default_context(cafile=str(trusted))
+    if own is not None:
+        context.load_cert_chain(own)
+    connection = HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def test_certificate_is_read_again_when_its_files_change(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    words = ["--server-certificate", str(certificate), "--server-certificate-key", str(key)]
+    words += ["--server-log-level", "info"]
+    with RunningServer(tmp_path / "data", store="memory://", arguments=words) as server:
+        port = int(server.url.rpartition(":")[2])
+        first = ssl.get_server_certificate(("127.0.0.1", port), timeout=30)
+        assert first == certificate.read_text()
+        certificate.write_text("no certificate")
+        until(lambda: "[certificate_refused]" in server.errors())
+        assert ssl.get_server_certificate(("127.0.0.1", port), timeout=30) == first
+        make_certificate(tmp_path)
+        until(lambda: ssl.get_server_certificate(("127.0.0.1", port), timeout=30) == certificate.read_text())
+        assert server.stop() == 0
+
+
+def test_only_clients_with_a_certificate_of_the_authority_connect(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    own, other = make_authority(tmp_path, "own"), make_authority(tmp_path, "other")
+    ours, theirs = (make_client_certificate(tmp_path, name, by) for name, by in (("ours", own), ("theirs", other)))
+    authorities = tmp_path / "authorities.pem"
+    authorities.write_bytes(own[0].read_bytes())
+    words = ["--server-certificate", str(certificate), "--server-certificate-key", str(key)]
+    words += ["--server-client-ca-file", str(authorities)]
+    with RunningServer(tmp_path / "data", store="memory://", arguments=words) as server:
+        port = int(server.url.rpartition(":")[2])
+        assert [connects(port, certificate, client) for client in (ours, theirs, None)] == [True, False, False]
+        authorities.write_bytes(other[0].read_bytes())
+        until(lambda: connects(port, certificate, theirs))
+        assert [connects(port, certificate, client) for client in (ours, theirs, None)] == [False, True, False]
+        assert server.stop() == 0
+
+
+def test_authorities_without_a_certificate_are_refused(tmp_path: Path) -> None:
+    authority, _ = make_authority(tmp_path, "own")
+    words = ["--server-client-ca-file", str(authority)]
+    with pytest.raises(ServerDidNotStart, match="authorities for clients without a certificate"):
+        RunningServer(tmp_path / "data", store="memory://", arguments=words).start()
 
 
 def test_key_without_a_certificate_is_refused(tmp_path: Path) -> None:

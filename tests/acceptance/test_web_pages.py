@@ -73,6 +73,13 @@ ASK = """async ([method, url, body]) => {
     return [answer.status, answer.status == 204 ? null : await answer.json()]
 }"""
 
+WITHIN = """() => {
+    const script = document.createElement("script")
+    script.text = "x = 1"
+    document.body.append(script)
+}"""
+OWN = """async ([method, url, body]) => (await fetch(url, {method, body, headers: {"X-Forebay": "1"}})).status"""
+
 
 def test_page_of_another_site_neither_pushes_nor_pops(
     server: RunningServer, other_site: str, browser_page: Page
@@ -95,6 +102,45 @@ def test_own_page_pushes_and_reads(server: RunningServer, browser_page: Page) ->
     body = json.dumps({"items": [{"queue": "orders", "payload": 1}]})
     assert browser_page.evaluate(ASK, ["POST", "/api/v1/push", body])[0] == 201
     assert browser_page.evaluate(ASK, ["GET", "/openapi.json", None])[0] == 200
+
+
+def test_page_of_ours_loads_nothing_from_elsewhere_and_is_in_no_frame(
+    server: RunningServer, other_site: str, browser_page: Page
+) -> None:
+    complaints: list[str] = []
+    browser_page.on("console", lambda message: complaints.append(message.text))
+    answer = browser_page.goto(f"{server.url}/docs")
+    assert answer is not None
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert (answer.headers["x-content-type-options"], answer.headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert browser_page.evaluate("getComputedStyle(document.body).maxWidth") == "960px", "its own style counts"
+    assert not [text for text in complaints if "Content Security Policy" in text]
+    browser_page.evaluate(WITHIN)
+    assert browser_page.evaluate("typeof x") == "undefined"
+    browser_page.goto(other_site)
+    browser_page.set_content(f"<iframe src='{server.url}/docs'></iframe>")
+    frame = browser_page.frames[-1]
+    assert "Forebay" not in frame.content()
+
+
+def test_page_signs_in_and_out(server: RunningServer, browser_page: Page) -> None:
+    made = json.dumps({"name": "root", "scopes": ["admin"]}).encode()
+    with urllib.request.urlopen(urllib.request.Request(f"{server.url}/api/v1/keys", made), timeout=60) as answer:
+        key = json.load(answer)["key"]
+    browser_page.goto(f"{server.url}/docs")
+    assert browser_page.evaluate(ASK, ["GET", "/api/v1/session", None])[1]["signedIn"] is False
+    assert browser_page.evaluate(ASK, ["GET", "/api/v1/resources/queues", None])[0] == 401
+    assert browser_page.evaluate(ASK, ["POST", "/api/v1/session", json.dumps({"key": key})])[0] == 200
+    assert browser_page.evaluate("document.cookie") == ""
+    assert browser_page.evaluate(ASK, ["GET", "/api/v1/resources/queues", None])[0] == 200
+    body = json.dumps({"items": [{"queue": "orders", "payload": 1}]})
+    assert browser_page.evaluate(ASK, ["POST", "/api/v1/push", body])[0] == 403
+    assert browser_page.evaluate(OWN, ["POST", "/api/v1/push", body]) == 201
+    assert browser_page.evaluate(OWN, ["DELETE", "/api/v1/session", None]) == 200
+    assert browser_page.evaluate(ASK, ["GET", "/api/v1/resources/queues", None])[0] == 401
 
 
 def test_address_that_a_user_types_or_a_link_leads_to_does_not_pop(server: RunningServer, browser_page: Page) -> None:

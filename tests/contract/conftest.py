@@ -1,5 +1,5 @@
 """The stores' fixtures, for the contract suites."""
 
-from fixtures.fix_stores import clock, emptied_store_database, store, store_database, unopened_store, woken
+from fixtures.fix_stores import clock, emptied_store_database, store, store_database, unopened_store, variant, woken
 
-__all__ = ["clock", "emptied_store_database", "store", "store_database", "unopened_store", "woken"]
+__all__ = ["clock", "emptied_store_database", "store", "store_database", "unopened_store", "variant", "woken"]

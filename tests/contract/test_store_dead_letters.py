@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import configure, finish, item, push, take, taken_ids
-from forebay.broker.delivery import DEAD, addressed
+from forebay.broker.delivery import DEAD, FAILED, addressed
 from forebay.broker.messages import PushItem
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.store import Store
@@ -192,3 +192,12 @@ async def test_replayed_letter_that_dies_again_is_replayed_to_its_group_again(st
     await store.replay_dead_letters(EVERYTHING)
     assert await payloads(store, "h") == [b"a"]
     assert await payloads(store, "g") == [b"a"]
+
+
+async def test_groups_tell_how_many_dead_letters_they_have(store: Store) -> None:
+    await configure(store, QueueOptions(retry_limit=0))
+    await push(store, "a", "b")
+    for group, count in (("one", 1), ("two", 2)):
+        await finish(store, await take(store, count, group=group), FAILED, group=group)
+    assert {each.group: each.dead_letters for each in await store.groups()} == {"one": 1, "two": 2}
+    assert [each.dead_letters for each in (await store.figures()).groups] == [1, 2]

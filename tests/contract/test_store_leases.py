@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
-from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY, Answer
+from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY, Verdict
 from forebay.broker.messages import Acknowledgement
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.store import Store
@@ -115,7 +115,7 @@ async def test_answer_for_a_partition_that_is_not_there_is_refused(store: Store,
     await push(store, "a")
     popped = await take(store)
     [refused] = await store.acknowledge(
-        [Acknowledgement(partition_id, DEFAULT_GROUP, popped.lease_id, Answer("a", COMPLETED))]
+        [Acknowledgement(partition_id, DEFAULT_GROUP, popped.lease_id, Verdict("a", COMPLETED))]
     )
     assert not refused.answered.is_accepted
     assert refused.answered.error

@@ -33,9 +33,9 @@ async def test_configure_makes_a_queue_and_replaces_all_options(store: Store, cl
     assert [status.queue for status in await store.queues()] == [changed]
 
 
-async def test_every_option_is_kept(store: Store) -> None:
+async def test_every_option_is_kept(store: Store, variant: Store) -> None:
     every = QueueOptions(1, 2, 3, 4, 5, 6, 7, 8, 9, False, False, 10, True, False, 11)
-    await configure(store, every)
+    await configure(variant, every)
     found = await store.queue("orders")
     assert found is not None
     assert found.options == every
@@ -107,6 +107,7 @@ async def test_without_dead_letters_a_message_that_used_up_its_attempts_is_dropp
     await finish(store, await take(store, 1), DEAD, error="on purpose")
     assert [letter.reason for letter in (await store.dead_letters(EVERYTHING, 9, 0))[0]] == ["on purpose"]
     assert await taken_ids(store) == ["c"]
+    assert store.dropped() == {"attempts": 1}
 
 
 async def test_message_that_waited_too_long_becomes_a_dead_letter(store: Store, clock: FakeClock) -> None:
@@ -128,6 +129,7 @@ async def test_queue_without_dead_letters_keeps_none(store: Store, clock: FakeCl
     clock.advance(61)
     assert await taken_ids(store) == [], "c has waited too long"
     assert (await store.dead_letters(EVERYTHING, 9, 0))[1] == 0
+    assert store.dropped() == {"attempts": 2, "max_wait": 1}
     assert [lag.lag_messages for lag in await store.groups()] == [0]
 
 
@@ -240,12 +242,18 @@ async def test_one_pop_of_a_namespace_may_lease_partitions_of_several_queues(sto
     await finish(store, popped)
 
 
-async def test_encrypted_queue_takes_no_payload_in_clear(store: Store) -> None:
-    await configure(store, QueueOptions(encryption_enabled=True))
+async def test_server_without_a_key_makes_no_queue_encrypted(store: Store) -> None:
+    with pytest.raises(PayloadInClear):
+        await configure(store, QueueOptions(encryption_enabled=True))
+    assert await store.queue("orders") is None
+
+
+async def test_encrypted_queue_takes_no_payload_in_clear(store: Store, variant: Store) -> None:
+    await configure(variant, QueueOptions(encryption_enabled=True))
     sealed = Cipher(bytes(32)).seal(b"{}", Address("orders", "Default", "x"))
     with pytest.raises(PayloadInClear):
         await push(store, "clear")
     with pytest.raises(PayloadInClear):
         await store.transact([item("clear")], [])
-    await store.push([structs.replace(item("sealed"), payload=sealed)])
-    assert [message.payload for message in (await take(store)).messages] == [sealed]
+    await variant.push([structs.replace(item("sealed"), payload=sealed)])
+    assert [message.payload for message in (await take(variant)).messages] == [sealed]

@@ -148,3 +148,11 @@ async def test_hold_on_a_queue_goes_with_it(store: Store, clock: FakeClock) -> N
     await finish(store, await take(store))
     clock.advance(61)
     assert await store.apply_retention() == 1
+
+
+async def test_nothing_is_finished_without_a_group_whatever_a_reader_holds(store: Store, clock: FakeClock) -> None:
+    await configure(store, FINISHED)
+    await push(store, *"abc")
+    await store.hold("orders", "stream", 3, 1000)
+    clock.advance(61)
+    assert await store.apply_retention() == 0

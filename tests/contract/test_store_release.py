@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
-from forebay.broker.delivery import COMPLETED, FAILED, Answer, Answered
+from forebay.broker.delivery import COMPLETED, FAILED, Answered, Verdict
 from forebay.broker.messages import Acknowledged, Acknowledgement, PopRequest
 from forebay.broker.overview import DeadLetterFilter, SeekTarget
 from forebay.broker.store import Store
@@ -180,7 +180,7 @@ async def test_answer_without_a_delivery_is_refused_in_the_same_words(
 ) -> None:
     [pushed] = await push(store, "a")
     popped = await take(store)
-    given = Acknowledgement(partition_id or pushed.partition_id, group, popped.lease_id, Answer("a", COMPLETED))
+    given = Acknowledgement(partition_id or pushed.partition_id, group, popped.lease_id, Verdict("a", COMPLETED))
     [refused] = await store.acknowledge([given])
     assert refused == Acknowledged(Answered("a", False, "Invalid or expired lease"), "", "")
 

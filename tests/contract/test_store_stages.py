@@ -293,15 +293,15 @@ async def test_full_queue_makes_the_commit_nothing_and_keeps_the_stages(store: S
     assert (await commit(store, *stages)).messages == 4
 
 
-async def test_rows_in_clear_are_refused_for_an_encrypted_queue(store: Store) -> None:
-    await configure(store, QueueOptions(encryption_enabled=True))
+async def test_rows_in_clear_are_refused_for_an_encrypted_queue(store: Store, variant: Store) -> None:
+    await configure(variant, QueueOptions(encryption_enabled=True))
     with pytest.raises(PayloadInClear):
         await stage(store, b"1")
 
 
-async def test_queue_that_became_encrypted_refuses_the_commit(store: Store) -> None:
+async def test_queue_that_became_encrypted_refuses_the_commit(store: Store, variant: Store) -> None:
     staged = await stage(store, b"1")
-    await configure(store, QueueOptions(encryption_enabled=True))
+    await configure(variant, QueueOptions(encryption_enabled=True))
     with pytest.raises(PayloadInClear):
         await commit(store, staged)
     assert await payloads(store) == []
@@ -337,3 +337,13 @@ async def test_groups_wait_for_what_a_commit_brings(store: Store) -> None:
 async def test_stage_that_is_named_twice_counts_once(store: Store) -> None:
     staged: Staged = await stage(store, b"1")
     assert (await commit(store, staged, staged)).messages == 1
+
+
+async def test_deleted_queue_takes_its_commits_along(store: Store) -> None:
+    """A repeated commit would else be taken for done, and its rows would be nowhere."""
+    await commit(store, await stage(store, b"a"), await stage(store, b"b", queue="other", part="1"))
+    await store.delete_queue("orders")
+    again = await commit(store, await stage(store, b"a"))
+    assert not again.is_repeated
+    assert [row["payload"] for row in await read_table(store)] == [b"a"]
+    assert (await commit(store, await stage(store, b"b", queue="other", part="1"))).is_repeated

@@ -10,7 +10,7 @@ import asyncio
 import sys
 from itertools import count
 
-from forebay.broker.delivery import COMPLETED, Answer
+from forebay.broker.delivery import COMPLETED, Verdict
 from forebay.broker.messages import Acknowledgement, PopRequest, PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.model.queue import DEFAULT_GROUP
@@ -36,7 +36,7 @@ async def consume(store: PostgresStore) -> None:
     while True:
         popped = await store.pop(PopRequest(queue="orders", batch=4, partitions=2))
         answers = [
-            Acknowledgement(m.partition_id, DEFAULT_GROUP, popped.lease_id, Answer(m.transaction_id, COMPLETED))
+            Acknowledgement(m.partition_id, DEFAULT_GROUP, popped.lease_id, Verdict(m.transaction_id, COMPLETED))
             for m in popped.messages
         ]
         for acknowledged in await store.acknowledge(answers):

@@ -13,11 +13,13 @@ import pytest
 from fixtures.http_sink import HttpSink, eventually, http_sink
 from forebay.clock import SystemClock
 from forebay.errors import SendQueueFull
+from forebay.export import exporter as exporter_module
 from forebay.export.batch import CODEC, ExportBatch
 from forebay.export.dead_letters import DeadLetters
 from forebay.export.delivery import DeliveryOptions
 from forebay.export.destinations.otlp_http import OtlpHttpDestination
 from forebay.export.exporter import Exporter, ExporterOptions, PipelineOptions
+from forebay.export.feed import Claim
 from forebay.export.http_sender import HttpOptions
 from forebay.export.outcome import ErrorClass
 from forebay.export.queue_feed import QueueFeed, QueueFeedOptions
@@ -26,15 +28,14 @@ from forebay.otlp.kinds import Kind
 from forebay.otlp.protobufs import count_items, parsed
 from forebay.sendqueue.backoff import Backoff
 from forebay.sendqueue.breaker import State
-from forebay.sendqueue.queue import Limits, SendQueue
-from forebay.sendqueue.queues.fastqueue import FastQueue
-from forebay.sendqueue.queues.hybrid import HybridQueue
+from forebay.sendqueue.opening import Mode, open_send_queue
+from forebay.sendqueue.queue import Limits
 from forebay.sendqueue.queues.memory import MemoryQueue
 from unit.export.test_splitting import metrics
 
 CLOCK = SystemClock()
 QUICK = Backoff(interval_seconds=0.02, multiplier=2, max_seconds=0.1)
-MODES = ("memory", "disk")
+MODES: tuple[Mode, ...] = ("memory", "disk")
 
 
 def batch(number: int, points: int = 4) -> ExportBatch:
@@ -42,29 +43,21 @@ def batch(number: int, points: int = 4) -> ExportBatch:
     return ExportBatch(Kind.METRICS, request.SerializeToString(), points, CLOCK.now_us(), f"b{number}")
 
 
-def send_queue(mode: str, directory: Path, limits: Limits) -> SendQueue[ExportBatch]:
-    def disk() -> FastQueue[ExportBatch]:
-        return FastQueue(directory, limits, CODEC, CLOCK, RealFilesystem())
-
-    if mode == "disk":
-        return disk()
-    return HybridQueue(MemoryQueue(limits, CODEC, CLOCK), disk, None, has_left_overs=directory.exists())
-
-
 @asynccontextmanager
 async def exporting(
     url: str,
     directory: Path,
     *,
-    mode: str = "memory",
+    mode: Mode = "memory",
     delivery: DeliveryOptions | None = None,
     options: ExporterOptions | None = None,
     feed_options: QueueFeedOptions | None = None,
     limits: Limits | None = None,
     timeout: float = 5.0,
     drain: float = 0.0,
+    limit: asyncio.Semaphore | None = None,
 ) -> AsyncIterator[tuple[Exporter, QueueFeed]]:
-    queue = send_queue(mode, directory, limits or Limits(1000, 10_000_000))
+    queue = open_send_queue(mode, directory, limits or Limits(1000, 10_000_000), CODEC, CLOCK, RealFilesystem())
     failover = MemoryQueue(Limits(10, 1_000_000), CODEC, CLOCK)
     letters = DeadLetters(RealFilesystem(), directory, CLOCK)
     feed = QueueFeed("sink", queue, failover, letters, CLOCK, feed_options or QueueFeedOptions(sync_seconds=0.05))
@@ -74,11 +67,13 @@ async def exporting(
         feed,
         CLOCK,
         options or ExporterOptions(delivery=delivery),
-        asyncio.Semaphore(16),
+        limit or asyncio.Semaphore(16),
     )
     await exporter.start()
     try:
         yield exporter, feed
+        # Whatever a test has done: what was accepted is somewhere.
+        assert feed.account().faults() == []
     finally:
         await exporter.stop(drain)
 
@@ -89,7 +84,7 @@ def keys(sink: HttpSink) -> list[str]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("is_split", [False, True])
-async def test_every_batch_arrives_once_and_the_queue_is_empty_then(mode: str, is_split: bool, tmp_path: Path) -> None:
+async def test_every_batch_arrives_once_and_the_queue_is_empty_then(mode: Mode, is_split: bool, tmp_path: Path) -> None:
     pipeline = PipelineOptions(is_enabled=is_split, preparers=2, senders=2)
     async with http_sink() as sink:
         options = ExporterOptions(pipeline=pipeline)
@@ -121,7 +116,7 @@ async def test_a_destination_that_asks_for_patience_gets_it(tmp_path: Path) -> N
         await eventually(lambda: len(sink.attempts) == 1)
         await feed.push(batch(1))
         await eventually(lambda: len(sink.received) == 2)
-        assert asyncio.get_running_loop().time() - began >= 1.0
+        assert asyncio.get_running_loop().time() - began >= 0.99
         assert exporter.delivery.breaker.state is State.CLOSED
         assert exporter.delivery.failures == {ErrorClass.RATE_LIMIT: 1}
 
@@ -147,6 +142,31 @@ async def test_what_is_refused_for_good_is_a_dead_letter_and_the_rest_goes_on(
             assert exporter.delivery.breaker.state is State.CLOSED
             feed.dead_letters.remove(letter.id)
             assert feed.dead_letters.ids() == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_redirect_that_would_lose_the_batch_is_a_refusal_and_no_yes(status: int, tmp_path: Path) -> None:
+    """nginx in front of a collector answers http with 301 to https: a client follows with a GET, and gets a 200."""
+    async with http_sink() as moved:
+        sink = HttpSink(answers=[(status, "", {"Location": f"{moved.url}/v1/metrics"})] * 3)
+        async with http_sink(sink), exporting(sink.url, tmp_path / "q") as (exporter, feed):
+            await feed.push(batch(0))
+            await eventually(lambda: len(feed.dead_letters.ids()) == 1)
+            [letter] = feed.dead_letters.letters()
+            assert letter.error == "client_error"
+            assert f"HTTP {status}" in letter.message
+            assert moved.url in letter.message
+            assert exporter.delivery.counts["sent"] == 0
+
+
+@pytest.mark.parametrize("status", [307, 308])
+async def test_redirect_that_keeps_the_batch_is_followed(status: int, tmp_path: Path) -> None:
+    async with http_sink() as moved:
+        sink = HttpSink(answers=[(status, "", {"Location": f"{moved.url}/v1/metrics"})])
+        async with http_sink(sink), exporting(sink.url, tmp_path / "q") as (_, feed):
+            await feed.push(batch(0))
+            await eventually(lambda: keys(moved) == ["b0"])
+            assert parsed(Kind.METRICS, moved.received[0].body) == metrics(1, 1, 1, 4)
 
 
 async def test_a_batch_that_is_too_large_is_halved_until_it_fits_and_the_size_is_remembered(tmp_path: Path) -> None:
@@ -232,8 +252,49 @@ async def test_a_name_that_does_not_resolve_and_bytes_that_are_no_http_are_netwo
         await eventually(lambda: exporter.delivery.failures[ErrorClass.NETWORK] >= 1)
 
 
+async def test_secrets_of_a_url_are_in_no_error_no_log_and_no_dead_letter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with http_sink(HttpSink(answers=[405] * 3)) as sink:
+        url = f"http://me:hunter2@127.0.0.1:{sink.port}/in?token=hunter3"
+        async with exporting(url, tmp_path / "q") as (exporter, feed):
+            await feed.push(batch(0))
+            await eventually(lambda: len(feed.dead_letters.ids()) == 1)
+            assert sink.attempts[0].headers["Authorization"].startswith("Basic ")
+            assert sink.attempts[0].path == "/in/v1/metrics"  # the query stays behind it
+            [letter] = feed.dead_letters.letters()
+    delivery = DeliveryOptions(backoff=QUICK, breaker_threshold=2)
+    async with exporting(url, tmp_path / "away", delivery=delivery) as (exporter, feed):
+        await feed.push(batch(0))
+        await eventually(lambda: exporter.delivery.breaker.opened > 0)
+        assert "***@127.0.0.1" in exporter.delivery.last_error
+    assert "hunter" not in exporter.delivery.last_error + letter.message + caplog.text
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+async def test_workers_go_on_after_a_bug(
+    is_split: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(exporter_module, "BUG_SECONDS", 0.01)
+    pipeline = PipelineOptions(is_enabled=is_split, senders=1, concurrent_sends=1)
+    options = ExporterOptions(DeliveryOptions(backoff=QUICK), pipeline, workers=1)
+    async with http_sink() as sink, exporting(sink.url, tmp_path / "q", options=options) as (_, feed):
+        confirm, bugs = feed.confirm, [RuntimeError("a bug")] * 3
+
+        async def confirm_at_last(claim: Claim) -> None:
+            if bugs:
+                raise bugs.pop()
+            await confirm(claim)
+
+        monkeypatch.setattr(feed, "confirm", confirm_at_last)
+        await feed.push(batch(0))
+        await eventually(lambda: feed.queue.figures().batches == 0)
+    assert caplog.text.count("begins anew after a bug") == 3
+    assert set(keys(sink)) == {"b0"}
+
+
 @pytest.mark.parametrize("mode", MODES)
-async def test_what_a_stopping_process_could_not_send_is_there_after_the_next_start(mode: str, tmp_path: Path) -> None:
+async def test_what_a_stopping_process_could_not_send_is_there_after_the_next_start(mode: Mode, tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -334,3 +395,49 @@ async def test_an_age_limit_makes_dead_letters_and_only_where_it_is_set(tmp_path
         await feed.push(batch(0))
         await eventually(lambda: len(feed.dead_letters.ids()) == 1)
         assert feed.dead_letters.letters()[0].error == "network"
+
+
+async def test_a_paused_destination_gets_nothing_while_its_exporter_stops(tmp_path: Path) -> None:
+    async with http_sink() as sink:
+        async with exporting(sink.url, tmp_path / "q", mode="disk", drain=5.0) as (exporter, feed):
+            exporter.pause()
+            for number in range(5):
+                await feed.push(batch(number))
+        assert sink.received == []
+        async with exporting(sink.url, tmp_path / "q", mode="disk"):
+            await eventually(lambda: len(sink.received) == 5)
+
+
+async def test_the_account_of_a_send_queue_says_what_became_of_its_batches(tmp_path: Path) -> None:
+    once = DeliveryOptions(backoff=QUICK, max_attempts=1)
+    async with (
+        http_sink(HttpSink(answers=[200, 405, 200])) as sink,
+        exporting(sink.url, tmp_path / "q", mode="disk", delivery=once) as (exporter, feed),
+    ):
+        for number in range(3):
+            await feed.push(batch(number))
+        await eventually(lambda: feed.queue.figures().batches == 0)
+        account = feed.account()
+        assert (account.accepted, account.parts["confirmed"], account.parts["dead"]) == (3, 2, 1)
+        exporter.pause()
+        await feed.push(batch(3))
+        assert (feed.account().accepted, feed.account().parts["waiting"]) == (4, 1)
+        url = sink.url
+    async with exporting(url, tmp_path / "q", mode="disk") as (_, feed):
+        assert feed.account().accepted == 1  # found at the start
+
+
+async def test_a_batch_that_cannot_be_read_any_more_is_lost_in_the_account(tmp_path: Path) -> None:
+    async with http_sink() as sink:
+        async with exporting(sink.url, tmp_path / "q", mode="disk") as (exporter, feed):
+            exporter.pause()
+            for number in range(3):
+                await feed.push(batch(number))
+        [chunk] = [path for path in (tmp_path / "q").iterdir() if len(path.name) == 16]
+        data = bytearray(chunk.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        chunk.write_bytes(data)
+        async with exporting(sink.url, tmp_path / "q", mode="disk") as (_, feed):
+            await eventually(lambda: feed.queue.figures().batches == 0)
+            account = feed.account()
+            assert (account.accepted, account.parts["confirmed"], account.parts["lost"]) == (3, 2, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,18 @@ from fixtures.http_sink import HttpSink, eventually, http_sink
 from forebay.errors import SendQueueWriteFailed
 from forebay.export import queue_feed
 from forebay.export.batch import CODEC, ExportBatch
+from forebay.export.compression import Compression
 from forebay.export.dead_letters import DeadLetters
-from forebay.export.delivery import DeliveryOptions
+from forebay.export.delivery import PREPARED_INLINE_BYTES, DeliveryOptions
+from forebay.export.destination import Prepared
 from forebay.export.destinations.otlp_http import OtlpHttpDestination
-from forebay.export.exporter import Exporter, ExporterOptions
+from forebay.export.exporter import Exporter, ExporterOptions, PipelineOptions
 from forebay.export.http_sender import HttpOptions
 from forebay.export.outcome import ErrorClass
 from forebay.export.queue_feed import QueueFeed, QueueFeedOptions
 from forebay.export.way_out import Outlet, WayOut
 from forebay.filesystem import RealFilesystem
+from forebay.sendqueue.opening import Mode, open_send_queue
 from forebay.sendqueue.queue import Limits
 from forebay.sendqueue.queues.fastqueue import FastQueue, FastQueueOptions
 from forebay.sendqueue.queues.memory import MemoryQueue
@@ -75,6 +80,29 @@ async def test_what_the_disk_refuses_goes_to_the_failover_queue_and_back(
         found.append(claim.batch.key)
         await feed.confirm(claim)
     assert found == [f"b{number}" for number in range(12)]
+    await feed.close()
+
+
+async def test_no_more_than_ten_batches_leave_the_failover_queue_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_feed, "FAILOVER_SECONDS", 0.02)
+    disk = RefusingDisk()
+    feed = feed_on(disk, tmp_path / "q", failover_batches=25)
+    for number in range(2):
+        await feed.push(batch(number))
+    disk.is_refusing = True
+    for number in range(2, 27):
+        await feed.push(batch(number))
+    disk.is_refusing = False
+    await feed.open()
+    seen = [0]
+    async with asyncio.timeout(30):
+        while seen[-1] < 25:  # looks at every turn of the event loop
+            await asyncio.sleep(0)
+            if feed.counts["failover_drain"] != seen[-1]:
+                seen.append(feed.counts["failover_drain"])
+    assert seen == [0, 10, 20, 25]
     await feed.close()
 
 
@@ -154,13 +182,36 @@ async def test_workers_are_added_while_batches_pile_up(tmp_path: Path, monkeypat
         await eventually(lambda: len(sink.received) == 200)
 
 
+async def test_senders_are_added_while_batches_pile_up_behind_a_pipeline_and_rest_when_none_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forebay.export.exporter.DECISION_SECONDS", 0.02)
+    monkeypatch.setattr("forebay.sendqueue.scaling.IDLE_SECONDS", 0.1)
+    pipeline = PipelineOptions(is_enabled=True, preparers=1, senders=1, channel_size=4, concurrent_sends=2)
+    options = ExporterOptions(
+        is_adaptive=True, workers_min=1, workers_max=3, pipeline=pipeline, delivery=DeliveryOptions(QUICK)
+    )
+    assert options.sends_max == 6
+    sink = HttpSink(hang=asyncio.Event())
+    async with http_sink(sink), exporting(sink.url, tmp_path / "q", options=options, timeout=60) as (exporter, feed):
+        assert exporter.scaler.workers == 1
+        for number in range(200):
+            await feed.push(batch(number))
+        await eventually(lambda: exporter.scaler.workers == 3 and len(sink.attempts) == 6)
+        assert sink.hang is not None
+        sink.hang.set()
+        await eventually(lambda: len(sink.received) == 200)
+        await eventually(lambda: exporter.scaler.workers == 1)
+        assert exporter.scaler.adjustments == {"up": 2, "down": 1}
+
+
 def outlet(folder: Path) -> Outlet:
     queue: MemoryQueue[ExportBatch] = MemoryQueue(Limits(10, 1000), CODEC, CLOCK)
     letters = DeadLetters(RealFilesystem(), folder, CLOCK)
     feed = QueueFeed("sink", queue, queue, letters, CLOCK, QueueFeedOptions())
     destination = OtlpHttpDestination("sink", HttpOptions("http://127.0.0.1:1"), CLOCK)
     exporter = Exporter(destination, feed, CLOCK, ExporterOptions(), asyncio.Semaphore(1))
-    return Outlet(exporter, feed, "memory", 0.0, is_adaptive=True)
+    return Outlet(exporter, feed, folder, "memory", "tiers", 0.0, is_adaptive=True)
 
 
 async def test_an_adaptive_queue_takes_less_while_memory_is_short(tmp_path: Path) -> None:
@@ -178,15 +229,88 @@ async def test_an_adaptive_queue_takes_less_while_memory_is_short(tmp_path: Path
     assert one.feed.queue.limits == Limits(10, 1000)
 
 
+@pytest.mark.parametrize("mode", ["disk", "hybrid"])
+async def test_batches_on_disk_survive_a_shortage_of_memory(mode: Mode, tmp_path: Path) -> None:
+    options = FastQueueOptions(inmemory_blocks=2)
+    queue = open_send_queue(mode, tmp_path, Limits(1000, 100_000), CODEC, CLOCK, RealFilesystem(), options=options)
+    letters = DeadLetters(RealFilesystem(), tmp_path, CLOCK)
+    failover: MemoryQueue[ExportBatch] = MemoryQueue(Limits(1, 1000), CODEC, CLOCK)
+    feed = QueueFeed("sink", queue, failover, letters, CLOCK, QueueFeedOptions("drop_oldest"))
+    one = replace(outlet(tmp_path), feed=feed, mode=mode)
+
+    async def no_buffers() -> None:
+        return None
+
+    count = 0
+    while queue.figures().disk_bytes == 0 or queue.figures().bytes < 90_000:
+        await feed.push(batch(count))
+        queue.sync()
+        count += 1
+    way_out = WayOut(None, {"sink": one}, {}, (), no_buffers)
+    for _ in range(10):
+        way_out.adapt(0.95)
+    await feed.push(batch(count))
+    assert (feed.dropped, queue.figures().batches) == ({}, count + 1)
+    assert queue.limits.bytes_max == (100_000 if mode == "disk" else 12_500)
+    await feed.close()
+
+
 def test_a_scaler_never_leaves_its_bounds() -> None:
     assert Scaler(2, 4, 99).workers == 4
     assert Scaler(2, 4, 0).workers == 2
 
 
+async def test_all_workers_of_one_destination_send_no_more_at_a_time_than_its_limit(tmp_path: Path) -> None:
+    sink, limit, options = HttpSink(hang=asyncio.Event()), asyncio.Semaphore(3), ExporterOptions(workers=8)
+    async with (
+        http_sink(sink),
+        exporting(sink.url, tmp_path / "a", options=options, limit=limit, timeout=60) as (a, feed_a),
+        exporting(sink.url, tmp_path / "b", options=options, limit=limit, timeout=60) as (b, feed_b),
+    ):
+        for number in range(20):
+            await feed_a.push(batch(number))
+            await feed_b.push(batch(number))
+        await eventually(lambda: a.active.workers + b.active.workers == 16 and len(sink.attempts) == 3)
+        assert a.delivery.counts["in_flight"] + b.delivery.counts["in_flight"] == 3
+        assert sink.hang is not None
+        sink.hang.set()
+        await eventually(lambda: len(sink.received) == 40)
+
+
+@pytest.mark.parametrize(
+    ("points", "compression", "is_on_event_loop"), [(4, "gzip", True), (2000, "gzip", False), (2000, "none", True)]
+)
+async def test_batch_is_compressed_off_the_event_loop_if_it_is_large(
+    points: int, compression: Compression, is_on_event_loop: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+    one = batch(0, points=points)
+    assert (one.size > PREPARED_INLINE_BYTES) is (points == 2000)
+    async with http_sink() as sink:
+        destination = OtlpHttpDestination("sink", HttpOptions(sink.url), CLOCK, compression=compression)
+        prepare = destination.prepare
+
+        def noted(prepared: ExportBatch) -> Prepared:
+            threads.append(threading.get_ident())
+            return prepare(prepared)
+
+        monkeypatch.setattr(destination, "prepare", noted)
+        queue: MemoryQueue[ExportBatch] = MemoryQueue(Limits(10, 1_000_000), CODEC, CLOCK)
+        letters = DeadLetters(RealFilesystem(), tmp_path, CLOCK)
+        feed = QueueFeed("sink", queue, queue, letters, CLOCK, QueueFeedOptions())
+        exporter = Exporter(destination, feed, CLOCK, ExporterOptions(), asyncio.Semaphore(1))
+        await exporter.start()
+        await feed.push(one)
+        await eventually(lambda: keys(sink) == ["b0"])
+        await exporter.stop(0)
+    assert [thread == threading.get_ident() for thread in threads] == [is_on_event_loop]
+
+
 async def test_destinations_that_hang_keep_no_other_from_sending(tmp_path: Path) -> None:
-    """As many as there are: unless it is set, the limit of all sends together has room for each of them."""
+    """As many as there are, however small the limit: each destination has one of its own."""
     from forebay.assemble_export import Surroundings, way_out
     from forebay.broker.waiting import WaitingRoom
+    from forebay.config.export_model import ExporterSettings
     from forebay.config.lists import DestinationSettings, ExportSettings
     from forebay.config.model import Settings
     from forebay.testing.memory_store import MemoryStore
@@ -197,9 +321,8 @@ async def test_destinations_that_hang_keep_no_other_from_sending(tmp_path: Path)
     waiting = WaitingRoom(asyncio.get_running_loop())
     store = MemoryStore()
     around = Surroundings(store, waiting, CLOCK, store.push, cpus=2)
-    made = way_out(Settings(), destinations, exports, around)
-    [limit] = {
-        id(export.exporter.delivery._limit): export.exporter.delivery._limit for export in made.exports.values()
-    }.values()
-    assert limit._value == 40 * 4
+    made = way_out(Settings(exporter=ExporterSettings(global_send_limit=3)), destinations, exports, around)
+    limits = [export.exporter.delivery._limit for export in made.exports.values()]
+    assert len({id(limit) for limit in limits}) == 40
+    assert {limit._value for limit in limits} == {3}
     waiting.close()

@@ -14,13 +14,13 @@ from fixtures.store_steps import finish, ids, item, push, take
 from fixtures.tcp_proxy import TcpProxy
 from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres import PostgresStore
-from forebay.broker.stores.postgres.attempts import Unanswered
-from forebay.broker.stores.postgres.connections import DURABLE, Row
-from forebay.broker.stores.postgres.known_push import KnownPush
-from forebay.broker.stores.postgres.push_line import OVERLAP_BYTES_MIN
+from forebay.broker.stores.postgres.attempts import CommitUnknown
+from forebay.broker.stores.postgres.connections import Database, Row
+from forebay.broker.stores.postgres.one_trip_push import OneTripPush
+from forebay.broker.stores.postgres.push_batcher import OVERLAP_BYTES_MIN
+from forebay.broker.stores.postgres.push_lookups import PushLookups, Requests, Settled
 from forebay.broker.stores.postgres.queries import Statement, prepared, query
-from forebay.broker.stores.postgres.transaction_stream import Then, TransactionStream
-from forebay.broker.stores.postgres.wire import BEGIN, Packed, Wire
+from forebay.broker.stores.postgres.transaction_stream import Packed, Then, TransactionStream, packed
 from forebay.errors import QueueFull, StoreUnavailable
 from forebay.model.queue import QueueOptions
 
@@ -179,19 +179,19 @@ async def test_partition_numbers_of_a_deleted_queue_are_not_trusted(
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
-    """The texts of what is sent together, from now on."""
+    """The texts of what is sent together, from now on; of a group that is looked up, none."""
     sent: list[list[bytes]] = []
-    exchange, send = Wire.exchange, TransactionStream.send
+    looked_up, send = PushLookups.write, TransactionStream.send
 
-    def exchanged(self: Wire, statements: Sequence[Statement], deadline: float) -> list[list[Row]]:
-        sent.append([prepared(one.text).text for one in statements])
-        return exchange(self, statements, deadline)
+    async def written(self: PushLookups, requests: Requests) -> Settled:
+        sent.append([])
+        return await looked_up(self, requests)
 
     def streamed(self: TransactionStream, statements: Sequence[Packed], then: Then) -> None:
         sent.append([one.statement.text for one in statements])
         send(self, statements, then)
 
-    monkeypatch.setattr(Wire, "exchange", exchanged)
+    monkeypatch.setattr(PushLookups, "write", written)
     monkeypatch.setattr(TransactionStream, "send", streamed)
     return sent
 
@@ -323,8 +323,8 @@ async def test_answer_that_cannot_be_read_is_told_and_those_behind_it_are_read(
 ) -> None:
     await push(store, "a")
     await is_streaming(store)
-    decided = KnownPush.decided
-    monkeypatch.setattr(KnownPush, "decided", lambda *_: 1 / 0)
+    decided = OneTripPush.decided
+    monkeypatch.setattr(OneTripPush, "decided", lambda *_: 1 / 0)
     other.execute("SELECT FROM forebay.queues FOR UPDATE")
     first = asyncio.create_task(push(store, "b"))
     await blocked(watcher)
@@ -335,7 +335,7 @@ async def test_answer_that_cannot_be_read_is_told_and_those_behind_it_are_read(
         with pytest.raises(StoreUnavailable, match="could not be read") as raised:
             await one
         assert raised.value.is_outcome_unknown
-    monkeypatch.setattr(KnownPush, "decided", decided)
+    monkeypatch.setattr(OneTripPush, "decided", decided)
     assert [one.status for one in await push(store, "b", "c", "d")] == ["duplicate", "duplicate", "queued"]
 
 
@@ -419,22 +419,35 @@ async def test_value_that_cannot_be_sent_leaves_the_connection_in_order(store: P
     assert [one.seq for one in await push(store, "c")] == [2]
 
 
-async def test_statement_after_one_that_failed_is_not_run(postgres_database: str) -> None:
-    wire = Wire(postgres_database, DURABLE)
-    deadline = time.monotonic() + SECONDS_MAX
-    make = Statement(b"CREATE TABLE public.t (n bigint)", {})
-    try:
-        with pytest.raises(psycopg.errors.DivisionByZero):
-            wire.exchange([BEGIN, Statement(b"SELECT 1 / 0", {}), make], deadline)
-        wire.roll_back()
-        [found] = wire.exchange([Statement(b"SELECT to_regclass('public.t') IS NULL", {})], deadline)
-        assert found == [(True,)]
-    finally:
-        wire.close()
+@pytest_asyncio.fixture
+async def stream(postgres_database: str) -> AsyncIterator[TransactionStream]:
+    database = Database(postgres_database, request_seconds_max=SECONDS_MAX, push_seconds_max=1)
+    connection = await database.connection_for_pushes()
+    stream = TransactionStream(connection, asyncio.get_running_loop(), seconds_max=0.2)
+    yield stream
+    stream.close()
+    await database.close()
 
 
-async def test_wire_answers_nothing_when_time_is_up(postgres_database: str) -> None:
-    wire = Wire(postgres_database, DURABLE)
-    with pytest.raises(Unanswered, match="no answer in time"):
-        wire.exchange([Statement(b"SELECT pg_sleep(60)", {})], time.monotonic() + 0.05)
-    assert not wire.is_usable
+async def outcome_of(stream: TransactionStream, *texts: bytes) -> list[list[Row]] | Exception:
+    """Of one transaction."""
+    came: asyncio.Future[list[list[Row]] | Exception] = asyncio.get_running_loop().create_future()
+    stream.send(packed([Statement(text, {}) for text in texts]), came.set_result)
+    async with asyncio.timeout(SECONDS_MAX):
+        return await came
+
+
+async def test_statement_after_one_that_failed_is_not_run_and_the_connection_goes_on(stream: TransactionStream) -> None:
+    failing, make = b"SELECT 1 / (SELECT 0)", b"CREATE TABLE public.t (n bigint)"
+    for _ in range(2):  # the second one was not prepared by the first transaction, whose end it did not see
+        assert isinstance(await outcome_of(stream, failing, make), psycopg.errors.DivisionByZero)
+    assert isinstance(await outcome_of(stream, b"SELECT nothing"), psycopg.errors.UndefinedColumn)
+    assert isinstance(await outcome_of(stream, b"SELECT nothing"), psycopg.errors.UndefinedColumn)
+    assert await outcome_of(stream, b"SELECT to_regclass('public.t') IS NULL") == [[(True,)]]
+    assert await outcome_of(stream, make, b"SELECT to_regclass('public.t') IS NULL") == [[], [(False,)]]
+    assert stream.is_alive()
+
+
+async def test_transaction_that_is_not_answered_in_time_is_of_unknown_outcome(stream: TransactionStream) -> None:
+    assert isinstance(await outcome_of(stream, b"SELECT pg_sleep(60)"), CommitUnknown)
+    assert not stream.is_alive()

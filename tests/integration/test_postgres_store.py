@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,8 +22,7 @@ from fixtures.store_steps import configure, finish, ids, item, push, take
 from forebay.broker.messages import PopRequest
 from forebay.broker.store import Store
 from forebay.broker.stores.postgres import PostgresStore
-from forebay.broker.stores.postgres.connections import Row
-from forebay.broker.stores.postgres.wire import Wire
+from forebay.broker.stores.postgres.connections import Connection, Database
 from forebay.errors import StoreUnavailable
 from forebay.model.queue import QueueOptions
 from forebay.testing.servers import PostgresServer
@@ -205,24 +204,29 @@ async def test_hung_postgres_fails_requests_in_time_and_loses_nothing(postgres_s
 async def test_postgres_that_hangs_while_a_connection_is_made_for_known_pushes_holds_nobody_up(
     postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give = Wire.given_away
+    connect = Database.connection_for_pushes
+    is_paused = asyncio.Event()
 
-    def hang(self: Wire, texts: Sequence[bytes], deadline: float) -> psycopg.Connection[Row]:
-        monkeypatch.setattr(Wire, "given_away", give)
+    async def hang(self: Database) -> Connection:
+        monkeypatch.setattr(Database, "connection_for_pushes", connect)
         postgres_server.pause()
-        return give(self, texts, deadline)
+        is_paused.set()
+        return await connect(self)
 
-    monkeypatch.setattr(Wire, "given_away", hang)
+    monkeypatch.setattr(Database, "connection_for_pushes", hang)
     store = PostgresStore(postgres_server.url, request_seconds_max=1)
     await store.open(Bell())
     try:
         async with asyncio.timeout(SECONDS_MAX):
             await push(store, "a")
+            await is_paused.wait()
             with pytest.raises(StoreUnavailable):
                 await push(store, "b")
             await asyncio.to_thread(postgres_server.resume)
             assert {one.status for one in await _insist(lambda: push(store, "b"))} <= {"queued", "duplicate"}
             while store._pushes._stream is None:
+                # Behind a group that was written the connection is tried again.
+                await push(store, "x", queue="others")
                 await asyncio.sleep(0.01)
             assert [one.status for one in await push(store, "c")] == ["queued"]
         assert ids(await take(store)) == ["a", "b", "c"]

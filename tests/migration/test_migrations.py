@@ -28,6 +28,9 @@ UNION ALL SELECT 'constraint', conrelid::regclass::text, conname, pg_get_constra
     FROM pg_constraint WHERE connamespace = to_regnamespace('forebay')
 UNION ALL SELECT 'function', proname, pg_get_functiondef(oid), '', '', '', ''
     FROM pg_proc WHERE pronamespace = to_regnamespace('forebay')
+UNION ALL SELECT 'trigger', tgrelid::regclass::text, tgname, pg_get_triggerdef(oid), tgenabled::text, '', ''
+    FROM pg_trigger WHERE NOT tgisinternal
+    AND tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('forebay'))
 UNION ALL SELECT 'view', viewname, definition, '', '', '', '' FROM pg_views WHERE schemaname = 'forebay'
 UNION ALL SELECT 'options', relname, reloptions::text, relpersistence::text, '', '', ''
     FROM pg_class WHERE relnamespace = to_regnamespace('forebay')
@@ -62,6 +65,7 @@ async def test_schema_is_the_sum_of_its_migrations(postgres_database: str) -> No
     by_migrate = [row for row in schema_of(postgres_database) if "schema_migrations" not in str(row)]
     assert by_migrate == by_hand
     assert {row[1] for row in by_hand if row[0] == "column"} >= {"queues", "partitions", "messages", "deliveries"}
+    assert {row[0] for row in by_hand} >= {"index", "constraint", "function", "trigger"}
 
 
 async def test_migrations_are_numbered_from_one_without_gaps() -> None:
@@ -160,3 +164,22 @@ async def test_newer_server_brings_an_older_database_up_to_date(postgres_databas
     assert await on(postgres_database, lambda connection: migrate(connection, newer)) == 1
     with psycopg.connect(postgres_database) as connection:
         assert connection.execute("SELECT count(*) FROM forebay.newer").fetchone() == (0,)
+
+
+async def test_flows_and_parcels_from_before_they_knew_of_losses_stay_as_they_are(postgres_database: str) -> None:
+    await on(postgres_database, lambda connection: migrate(connection, migrations()[:11]))
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute(
+            "INSERT INTO forebay.dispatch_flows (flow, version, state, queue_id, next_seq, updated_us) "
+            "VALUES ('shop', 1, 'RUNNING', 7, 11, 1)"
+        )
+        connection.execute(
+            "INSERT INTO forebay.parcel_flows (did, step, flow, flow_type, action, action_class, state, place, ranges, "
+            "messages, size, queued_us, due_us) VALUES "
+            "('d', 0, 'shop', 'DATA_SINK', 'a', 'a', 'ERROR', 1, '[[\"orders\",1,10]]', 10, 0, 1, 99)"
+        )
+    await on(postgres_database, migrate)
+    with psycopg.connect(postgres_database) as connection:
+        assert connection.execute("SELECT removed_seq FROM forebay.dispatch_flows").fetchall() == [(None,)]
+        steps = connection.execute("SELECT ranges, due_us, failed_us FROM forebay.parcel_flows").fetchall()
+    assert steps == [('[["orders",1,10]]', 99, None)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from forebay.broker import delivery
-from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY, Answer, Candidates, DeliveryState
+from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY, Candidates, DeliveryState, Verdict
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import START_US
 
@@ -152,7 +152,7 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     def judge(self, name: str, seq: int, status: str) -> None:
         [judged], dead, self.state = delivery.acknowledge(
-            self.state, name, [Answer(f"t{seq}", status)], self.options, now_us=self.now_us
+            self.state, name, [Verdict(f"t{seq}", status)], self.options, now_us=self.now_us
         )
         lease = self.held(name)
         assert judged.is_accepted == (lease is not None and seq in lease.unanswered)

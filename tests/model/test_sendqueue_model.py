@@ -50,6 +50,11 @@ class SendQueueMachine(RuleBasedStateMachine):
             self.waiting.append(batch)
 
     @rule()
+    def push_until_it_spills(self) -> None:
+        for _ in range(LIMITS.batches_max - 2):
+            self.push(size=6)
+
+    @rule()
     def claim(self) -> None:
         entry = self.queue.claim()
         free = [batch for batch in self.waiting if batch not in self.delayed]
@@ -118,6 +123,7 @@ class SendQueueMachine(RuleBasedStateMachine):
         assert figures.batches == len(self.waiting)
         assert figures.bytes == sum(map(len, self.waiting))
         assert figures.claimed >= len(self.claims)
+        assert self.queue.recount() == (len(self.waiting), len(self.waiting), True)
 
 
 @pytest.mark.parametrize("mode", MODES)

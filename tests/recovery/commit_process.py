@@ -1,4 +1,4 @@
-"""Processes that commit a transaction or stages, seek or delete on either store, and kill themselves at one step.
+"""Processes that commit, seek, delete, cut or complete on either store, and kill themselves at one step.
 
 One for each line `STORE OPERATION STEP` on standard input. STORE is a directory or the URL of a PostgreSQL. STEP is the
 number of the point at which it dies, or `sent`: COMMIT has left for the database, and its answer was not read. Points
@@ -14,22 +14,35 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import psycopg
 
 from fixtures.arrow_steps import commit, stage
 from fixtures.store_steps import answer, item, push, take
+from forebay.broker.bulk import StagesOf
 from forebay.broker.delivery import DEAD
 from forebay.broker.overview import SeekTarget
 from forebay.broker.store import Store
-from forebay.broker.stores.embedded import EmbeddedStore, work_line
+from forebay.broker.stores.embedded import EmbeddedStore, store_thread
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.commitlog import CommitLog
+from forebay.dispatch.definition import FlowDefinition, Source, Step
+from forebay.dispatch.ledger import flows
+from forebay.dispatch.ledger.claiming import NewLease, claim_from_database
+from forebay.dispatch.ledger.completing import complete
+from forebay.dispatch.ledger.cutting import CutOptions, cut
+from forebay.dispatch.values import CompleteRequest, Outcome
 from forebay.model.queue import DEFAULT_GROUP
 from forebay.testing.fake_clock import FakeClock
 
+FLOW = FlowDefinition(
+    name="flow",
+    source=Source(queue="left", parcel_messages=1),
+    steps=(Step(action="first", action_class="c"), Step(action="second", action_class="d")),
+)
 Operation = Coroutine[Any, Any, None]
 
 
@@ -89,7 +102,48 @@ async def group(store: Store) -> Callable[[], Operation]:
     return begin_with_new_messages
 
 
-OPERATIONS = {one.__name__: one for one in (transaction, stages, seek, deletion, group)}
+async def flow_on_left(store: Store) -> None:
+    await push(store, "a", "b", queue="left")
+    await push(store, "x", queue="right")
+    await store.together(partial(flows.define, FLOW))
+
+
+async def cutting(store: Store) -> Callable[[], Operation]:
+    await flow_on_left(store)
+
+    async def cut_in_two() -> None:
+        assert (await store.together(partial(cut, FLOW.name, CutOptions(1)))).parcels == 2
+
+    return cut_in_two
+
+
+async def claiming(store: Store) -> Callable[[], Operation]:
+    await flow_on_left(store)
+    await store.together(partial(cut, FLOW.name, CutOptions(1)))
+
+    async def claim() -> None:
+        claimed = await store.together(partial(claim_from_database, NewLease("l", "worker", 60_000_000, 1), ["c"]))
+        assert len(claimed.parcels) == 1
+
+    return claim
+
+
+async def completing(store: Store) -> Callable[[], Operation]:
+    await flow_on_left(store)
+    await store.together(partial(cut, FLOW.name, CutOptions(1)))
+    claimed = await store.together(partial(claim_from_database, NewLease("l", "worker", 60_000_000, 1), ["c"]))
+    staged = await stage(store, b"t1", queue="target", epoch="l")
+    outcome = Outcome(claimed.parcels[0].did, "COMPLETE", output=("target", 1))
+    request = CompleteRequest("l", [outcome], StagesOf("spark", "l"), [staged.stage_id])
+
+    async def complete_with_its_rows() -> None:
+        done = await store.together(partial(complete, request, 1, lambda *given: None), has_stages=True)
+        assert done.completion.messages == 1
+
+    return complete_with_its_rows
+
+
+OPERATIONS = {one.__name__: one for one in (transaction, stages, seek, deletion, group, cutting, claiming, completing)}
 
 
 def tell(line: str) -> None:
@@ -110,7 +164,7 @@ class Points:
             self._watch(CommitLog, "append_record", "record")
             self._watch(CommitLog, "append_columns", "record")
             self._watch(Database, "_commit", "commit")
-            self._watch(work_line, "_answer", "answer")
+            self._watch(store_thread, "_answer", "answer")
         else:
             self._watch_statements()
 

@@ -9,15 +9,28 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 from fixtures.arrow_steps import commit, stage
 from fixtures.store_steps import answer, configure, finish, item, push, take
+from forebay.broker.bulk import StagesOf
 from forebay.broker.delivery import DEAD
 from forebay.broker.overview import DeadLetterFilter, SeekTarget
 from forebay.broker.store import Store
 from forebay.broker.stores.embedded import EmbeddedStore
+from forebay.dispatch.definition import FlowDefinition, Source, Step
+from forebay.dispatch.ledger import flows
+from forebay.dispatch.ledger.claiming import NewLease, claim_from_database
+from forebay.dispatch.ledger.completing import complete
+from forebay.dispatch.ledger.cutting import CutOptions, cut
+from forebay.dispatch.values import CompleteRequest, Completion, Outcome
 from forebay.model.queue import QueueOptions
 
+FLOW = FlowDefinition(
+    name="flow",
+    source=Source(queue="orders", parcel_messages=2),
+    steps=(Step(action="first", action_class="c"), Step(action="second", action_class="d")),
+)
 Steps = AsyncIterator[None]
 """Each step ends with an answer of the store."""
 
@@ -116,6 +129,23 @@ async def stage_commit(store: Store) -> Steps:
     yield
 
 
+async def parcels(store: Store) -> Steps:
+    """A queue is cut, a parcel of it leased, worked on, and completed with what was staged."""
+    await store.together(partial(flows.define, FLOW))
+    yield
+    assert (await store.together(partial(cut, FLOW.name, CutOptions(10)))).parcels == 2
+    yield
+    claimed = await store.together(partial(claim_from_database, NewLease("lease", "worker", 60_000_000, 1), ["c"]))
+    [parcel] = claimed.parcels
+    yield
+    staged = await stage(store, b"s1", b"s2", queue="results", epoch="lease")
+    yield
+    request = CompleteRequest("lease", [Outcome(parcel.did, "COMPLETE")], StagesOf("spark", "lease"), [staged.stage_id])
+    done = await store.together(partial(complete, request, 10, lambda *given: None), has_stages=True)
+    assert done.completion == Completion(False, 1, 2)
+    yield
+
+
 OPERATIONS: dict[str, Callable[[Store], Steps]] = {
     one.__name__: one
     for one in (
@@ -132,6 +162,7 @@ OPERATIONS: dict[str, Callable[[Store], Steps]] = {
         replay,
         change_options,
         stage_commit,
+        parcels,
     )
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 from fixtures.arrow_steps import ipc, rows_of
 from forebay.broker.arrow.staged_rows import new_stage_id
 from forebay.broker.bulk import StageName, StagesOf
-from forebay.broker.stores.embedded import EmbeddedStore, committing, staging, work_line
+from forebay.broker.stores.embedded import EmbeddedStore, committing, staging, store_thread
 from forebay.commitlog import CommitLog
 
 ROWS = 33_000
@@ -27,7 +27,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "record": (CommitLog, "append_columns"),
     "commit": (committing.StageCommitter, "commit"),
     "files": (staging.Stages, "remove_files"),
-    "answer": (work_line, "_answer"),
+    "answer": (store_thread, "_answer"),
 }
 
 

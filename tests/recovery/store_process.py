@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 
-from forebay.broker.delivery import Answer
+from forebay.broker.delivery import Verdict
 from forebay.broker.messages import Acknowledgement, PopRequest, PushItem
 from forebay.broker.stores.embedded import EmbeddedStore
 
@@ -48,7 +48,7 @@ async def consume(store: EmbeddedStore) -> None:
             continue
         for message in popped.messages:
             done = Acknowledgement(
-                message.partition_id, GROUP, popped.lease_id, Answer(message.transaction_id, "completed")
+                message.partition_id, GROUP, popped.lease_id, Verdict(message.transaction_id, "completed")
             )
             if int(message.payload) % 5:
                 (outcome,) = await store.acknowledge([done])

@@ -17,7 +17,7 @@ import pytest
 from fixtures.buffer_steps import AWAY, Shelf, drained, message, started, until
 from forebay.broker.messages import PushItem
 from forebay.ingest import Intake
-from forebay.ingest.buffer_writes import Lane
+from forebay.ingest.buffer_writes import BufferKind
 from forebay.testing.simulated_disk import SimulatedDisk
 
 BUFFERS = Path("/data/buffers")
@@ -106,7 +106,7 @@ async def a_queue_that_refuses(witness: Witness) -> None:
         await witness.push(intake, "1")
         witness.store.refuses = {"orders"}
         witness.store.trouble = None
-        await until(lambda: bool(intake.keeper.drainers[Lane.FAILOVER].failed_events))
+        await until(lambda: bool(intake.drain_loop.drainers[BufferKind.FAILOVER].failed_events))
         await witness.push(intake, "2")
         witness.store.refuses = set()
         await drained(intake)

@@ -1,5 +1,5 @@
-"""`kill -9` at every step of a transaction over queues and acks, a commit of stages, a seek, a deletion and the first
-pop of a group, on both stores."""
+"""`kill -9` at every step of a transaction over queues and acks, a commit of stages, a seek, a deletion, the first pop
+of a group, and of cutting, leasing and completing parcels, on both stores."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from fixtures.fix_stores import emptied_store_database, empty, store_database
 from fixtures.store_steps import ids, push, take
 from forebay.broker.overview import DeadLetterFilter
+from forebay.broker.room_work import Ask, Work, statement
 from forebay.broker.store import Store
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.broker.stores.postgres import PostgresStore
@@ -29,14 +30,33 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("commit_process.py")
 STEPS_MAX = 60
-NOTHING = {"late": [], "left": ["a", "b"], "right": ["x"], "target": [], "dead": []}
-WHOLE = {
+NOTHING: dict[str, list[str]] = {
+    "late": [],
+    "left": ["a", "b"],
+    "right": ["x"],
+    "target": [],
+    "dead": [],
+    "parcels": [],
+}
+CUT = ["0 QUEUED", "0 COLD_QUEUED"]
+LEASED = ["0 LEASED", "0 COLD_QUEUED"]
+BEFORE = {"claiming": NOTHING | {"parcels": CUT}, "completing": NOTHING | {"parcels": LEASED}}
+"""Where it is not as if nothing had been done."""
+CHANGED = {
     "transaction": {"late": [], "left": ["b"], "right": ["t2"], "target": ["t1"], "dead": ["x"]},
     "stages": {"late": [], "left": ["a", "b"], "right": ["x", "t2"], "target": ["t1"], "dead": []},
     "seek": {"late": [], "left": [], "right": ["x"], "target": [], "dead": []},
     "group": {"late": ["late"], "left": ["a", "b"], "right": ["x"], "target": [], "dead": []},
     "deletion": {"late": [], "left": ["a", "b"], "right": [], "target": [], "dead": []},
 }
+
+CHANGED |= {
+    "cutting": {"parcels": CUT},
+    "claiming": {"parcels": LEASED},
+    "completing": {"target": ["t1"], "parcels": ["0 COMPLETE", "1 QUEUED", "0 COLD_QUEUED"]},
+}
+WHOLE = {operation: NOTHING | changed for operation, changed in CHANGED.items()}
+STEPS = statement("steps", "SELECT step, state FROM forebay.parcel_flows ORDER BY place, step")
 
 ONE_STATEMENT = {"deletion": 1, "group": 2}
 """What PostgreSQL does in one statement of its own, and which of the operation's statements that is."""
@@ -93,7 +113,16 @@ async def found(store: Store) -> dict[str, list[str]]:
         else:
             left[queue] = [message.payload.decode() for message in popped.messages]
     letters, _ = await store.dead_letters(DeadLetterFilter(), 100, 0)
-    return {**left, "dead": [letter.message.transaction_id for letter in letters]}
+    return {
+        **left,
+        "dead": [letter.message.transaction_id for letter in letters],
+        "parcels": [f"{step} {state}" for step, state in await store.look(_steps)],
+    }
+
+
+def _steps() -> Work[list[tuple[int, str]]]:
+    found: list[tuple[int, str]] = yield Ask(STEPS)
+    return found
 
 
 async def check(where: str, expected: dict[str, list[str]], step: str) -> None:
@@ -117,7 +146,8 @@ async def each_step(
         told = await asyncio.to_thread(doomed.killed_at, str(number), where, operation)
         settle()
         is_whole = is_done(told)
-        await check(where, WHOLE[operation] if is_whole else NOTHING, f"step {number}: {told[-1]}")
+        expected = WHOLE[operation] if is_whole else BEFORE.get(operation, NOTHING)
+        await check(where, expected, f"step {number}: {told[-1]}")
         if told[-1] == "done":
             assert is_whole
             return

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from forebay.broker.delivery import Answer
+from forebay.broker.delivery import Verdict
 from forebay.broker.messages import Acknowledgement, PopRequest
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.testing.fake_clock import FakeClock
@@ -92,7 +92,7 @@ async def drain(store: EmbeddedStore, witness: Witness, moved: set[str]) -> None
             assert f"done:{message.transaction_id}" not in moved, "pushed on, but its ack is missing"
         await store.acknowledge(
             [
-                Acknowledgement(m.partition_id, GROUP, popped.lease_id, Answer(m.transaction_id, "completed"))
+                Acknowledgement(m.partition_id, GROUP, popped.lease_id, Verdict(m.transaction_id, "completed"))
                 for m in popped.messages
             ]
         )

@@ -29,9 +29,12 @@ HANDLES = 256
 
 
 @pytest.mark.slow
-def test_2000_queues_are_served_with_256_file_handles(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("queues", "more"), [(2_000, []), pytest.param(20_000, ["unsynced"], marks=pytest.mark.nightly)]
+)
+def test_thousands_of_queues_are_served_with_256_file_handles(tmp_path: Path, queues: int, more: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, str(PROCESS), str(tmp_path / "data"), "2000", str(HANDLES)],
+        [sys.executable, str(PROCESS), str(tmp_path / "data"), str(queues), str(HANDLES), *more],
         capture_output=True,
         text=True,
         check=False,

@@ -18,6 +18,7 @@ import pytest
 from fixtures.disk_record import State, record
 from fixtures.store_steps import ids, push, take
 from forebay.broker.overview import DeadLetterFilter
+from forebay.broker.room_work import Ask, Work, statement
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.testing.fake_clock import FakeClock
 from recovery.operation_process import OPERATIONS, prepare
@@ -26,7 +27,19 @@ pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("operation_process.py")
 ANSWERS = {"transaction": 2, "new_group": 2, "new_group_of_a_new_queue": 2, "seek": 2, "delete_queue": 2}
-ANSWERS["stage_commit"] = 3
+ANSWERS |= {"stage_commit": 3, "parcels": 5}
+OF_PARCELS = [
+    statement(
+        "parcels",
+        "SELECT p.place, p.state, p.first_seq, p.last_seq, s.step, s.state, s.attempts, s.lease_id "
+        "FROM forebay.parcels AS p JOIN forebay.parcel_flows AS s ON s.did = p.did ORDER BY 1, 5",
+    ),
+    statement("counts", "SELECT action_class, flow, queued, cold, leased FROM forebay.action_queues ORDER BY 1, 2"),
+    statement("flows", "SELECT flow, version, next_seq FROM forebay.dispatch_flows ORDER BY 1"),
+    statement("holds", "SELECT queue_id, flow, seq FROM forebay.parcel_holds ORDER BY 1, 2"),
+    statement("leases", "SELECT lease_id, worker FROM forebay.parcel_leases ORDER BY 1"),
+    statement("events", "SELECT count(*) FROM forebay.parcel_events"),
+]
 
 
 @asynccontextmanager
@@ -51,12 +64,20 @@ async def everything(store: EmbeddedStore) -> dict[str, object]:
         "letters": {(letter.group, letter.message.transaction_id, letter.reason) for letter in letters},
         "groups": {(one.group, one.queue, one.subscription_mode) for one in groups if one.group != "__QUEUE_MODE__"},
         "stages": (await store.stage_figures()).stages,
+        "parcels": await store.look(of_parcels),
         "left": {
             (group, one.queue.name): sorted(ids(await take(store, queue=one.queue.name, group=group, partitions=9)))
             for one in queues
             for group in sorted({"__QUEUE_MODE__", *(known.group for known in groups if known.queue == one.queue.name)})
         },
     }
+
+
+def of_parcels() -> Work[dict[str, object]]:
+    found: dict[str, object] = {}
+    for asked in OF_PARCELS:
+        found[asked.name] = yield Ask(asked)
+    return found
 
 
 async def seen(store: EmbeddedStore, queue: str) -> list[tuple[str, bytes, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -268,3 +269,24 @@ def test_verifying_beside_retention_reports_no_damage() -> None:
     found = verify(disk, BASE, truncate)
     assert found.is_good
     assert any("removed by retention meanwhile" in note for note in found.notes)
+
+
+def test_record_of_a_newer_body_is_told_by_its_version_and_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CommitLog.open(tmp_path) as log:
+        log.append(numbered(1, 1))
+        with monkeypatch.context() as newer:
+            newer.setattr("forebay.commitlog.block.BODY_VERSION", 2)
+            log.append(numbered(2, 1))
+        log.append(numbered(3, 1))
+    [path] = [path for path in tmp_path.rglob("*.data") if path.stat().st_size]
+    before = path.read_bytes()
+    found: list[DamagedRange] = []
+    with CommitLog.open(tmp_path) as log:
+        with pytest.raises(SegmentDamaged, match=r"body version 2, .* not known; messages 2-2 lost"):
+            list(log.read(1))
+        assert [seq for seq, _ in rows(log.read(1, on_damage=found.append))] == [1, 3]
+        assert log.next_seq == 4
+    assert [(one.first_seq, one.last_seq) for one in found] == [(2, 2)]
+    assert path.read_bytes() == before

@@ -153,6 +153,24 @@ async def test_every_flipped_byte_costs_at_most_its_record(
     assert found == set(RECORDS.values())
 
 
+async def test_reader_notices_a_loss_that_another_one_noted_since_it_began(tmp_path: Path) -> None:
+    large = bytes(2 << 20)  # a batch of its own each, and a reader looks two batches ahead
+    ends = []
+    async with opened(tmp_path) as store:
+        for text in "abcdef":
+            await store.push([item(text, payload=large if text < "e" else b"small")])
+            ends.append(-(-len(segment(tmp_path).read_bytes().rstrip(b"\0")) // 8) * 8)
+    flip(segment(tmp_path), ends[3] + 60)
+    async with opened(tmp_path) as store:
+        batches = await store.read_batches(RangeRequest("orders", removed_up_to=0))
+        assert (await anext(batches)).column("transaction_id").to_pylist() == ["a"]
+        assert await read_all(store) == ["a", "b", "c", "d", "f"]
+        assert [one.messages for one in await store.lost_messages()] == [1]
+        with pytest.raises(RangeIncomplete) as gone:
+            assert [batch async for batch in batches]
+        assert (gone.value.first_seq, gone.value.last_seq) == (5, 5)
+
+
 async def test_loss_stays_told_and_salvage_after_it_changes_nothing(tmp_path: Path) -> None:
     await fill(tmp_path)
     flip(segment(tmp_path), 60)

@@ -8,13 +8,23 @@ from pathlib import Path
 import pytest
 import yaml
 
+from forebay.config.export_model import SendQueueSettings
 from forebay.config.keys import KEYS
+from forebay.config.lists import OBEYED
 from forebay.config.load import Loaded, load
 from forebay.config.profiles import PROFILES
 from forebay.telemetry.metrics import METRICS
+from unit.config.test_governor_settings import REFERENCE
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "export.md").read_text()
 SNIPPETS = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+OF_ITS_FLAGS = {
+    "memory_percent": "0.10",
+    "adaptive_enabled": "true",
+    "target_utilization": "0.85",
+    "max_retry_delay": "5m",
+}
+"""Flags of metrics-governor's reference that its YAML does not show."""
 SUFFIXES = {metric.suffix for group in METRICS.values() for metric in group}
 
 
@@ -66,3 +76,22 @@ def test_defaults_that_the_guide_tells_are_those_of_the_settings() -> None:
         names = [name for name in KEYS if name.startswith("exporter.") and name.rpartition(".")[2] == key]
         for name in names:
             assert KEYS[name].default.rstrip("0").rstrip(".") in (value.replace(" s", "s").replace(" min", "m"), value)
+
+
+def test_every_default_that_is_not_the_one_of_metrics_governor_is_in_the_guide() -> None:
+    table = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| `([^`]+)`([^|]*)\| \w", GUIDE, re.MULTILINE)
+    told = {key: (there, here) for key, there, here, _ in table}
+    reference = yaml.safe_load(REFERENCE)["exporter"]["queue"] | OF_ITS_FLAGS
+    reference.pop("type")  # it shows mode `disk`; the default of both is `memory`
+    there, here = SendQueueSettings.model_validate(reference), SendQueueSettings()
+    assert {key for key in reference if getattr(there, key) != getattr(here, key)} == set(told)
+    for key, (of_theirs, of_ours) in told.items():
+        assert str(reference[key]) == of_theirs
+        assert key == "path" or KEYS[f"exporter.queue.{key}"].default == of_ours
+
+
+def test_the_table_of_keys_of_destinations_names_every_key() -> None:
+    table = GUIDE.partition("keys, beside `name`")[2].partition("A key that a type")[0]
+    named = set(re.findall(r"`(\w+)`", table))
+    assert set().union(*OBEYED.values()) <= named
+    assert set(OBEYED) <= named

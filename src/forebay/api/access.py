@@ -1,151 +1,75 @@
-"""Who may do what: API keys with scopes.
+"""Which caller may do what: the keys in force, and the key that a request came with.
 
-Keys are kept in a file (JSON or YAML) as SHA-256 digests; a key itself stands nowhere. A key is 32 random bytes, so a
-plain digest is enough: there is nothing to guess.
+Keys come from the store (`forebay.access`, by way of `keyring`) and from a keys file (`keys_file`); both count beside
+each other. A request gives its key as `Authorization: Bearer KEY` or `X-API-Key: KEY`, or has a session's cookie
+(`sessions`). A key that is given counts before a cookie.
 
-    keys:
-      - name: loader
-        sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
-        scope: write          # read | write | admin; each includes those before it
+Where no keys are in force every caller may do everything, which is why a server without keys listens on this machine
+only (see `forebay serve`). Keys that were once in force in the store stay so, also when none of them is valid any more.
 
-A producer's key (`write`) makes queues, and configures one that is there as it is. Giving it other options, clearing
-and deleting it needs `admin`: with them messages are lost, or kept in clear.
-
-The file is read again when it changes (`KeysFile`). One that cannot be used then changes nothing: the keys that were in
-force stay so, and the log says why.
-
-A request gives its key as `Authorization: Bearer KEY` or `X-API-Key: KEY`. Without a file everybody may do everything,
-which is why a server without keys listens on this machine only (see `forebay serve`).
+A client sends the same head again and again (`request_head_cache`): which key it holds is looked up once, by digest,
+and remembered by the head's place in memory until the keys change. Digests are compared in constant time; what a lookup
+by digest could tell by its time is of no use, since no client can choose a digest.
 """
 
 from __future__ import annotations
 
-import hashlib
-import secrets
+import hmac
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-import msgspec
-
+from forebay.access.digests import digest_of
+from forebay.access.digests import new_key as new_key
+from forebay.api.callers import Caller
 from forebay.api.problems import Problem
-from forebay.errors import Permanent
+from forebay.api.request_head_cache import HEADS_MAX
 
-SCOPES = {"read": 1, "write": 2, "admin": 3}
-
-
-class KeysRefused(Permanent):
-    """The file with the API keys cannot be used. The server does not start: guessing who may do what is no option."""
+Headers = Iterable[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    name: str
-    digest: bytes
-    scope: int
-
-
-@dataclass(frozen=True, slots=True)
 class Access:
-    keys: Mapping[bytes, Key] = field(default_factory=dict)
-    """By digest."""
+    """One per server; `replace` puts other keys in force."""
 
-    def check(self, headers: Iterable[tuple[bytes, bytes]], needed: int) -> None:
-        """Raise 401 or 403 unless the request's key allows it."""
-        if not self.keys or not needed:
-            return
-        key = self._key(headers)
-        if key.scope < needed:
-            names = {number: name for name, number in SCOPES.items()}
-            raise Problem(
-                403, f"the key {key.name!r} may {names[key.scope]}; this needs {names[needed]}", code="forbidden"
-            )
+    __slots__ = ("_of_heads", "callers", "is_in_force")
 
-    def _key(self, headers: Iterable[tuple[bytes, bytes]]) -> Key:
-        given = _given(headers)
-        if given is None:
-            raise _unknown("a key is needed: Authorization: Bearer KEY, or X-API-Key: KEY")
-        key = self.keys.get(hashlib.sha256(given).digest())
-        if key is None:
-            raise _unknown("the key is not known")
-        return key
+    def __init__(self) -> None:
+        self.callers: Mapping[str, Caller] = {}
+        """By digest."""
+        self.is_in_force = False
+        self._of_heads: dict[tuple[int, str], tuple[Headers, Caller]] = {}
+        """By place in memory and address: a right key that an address has guessed must not pass for another's."""
+
+    def replace(self, callers: Mapping[str, Caller], *, is_in_force: bool) -> None:
+        """From the next request on."""
+        self.callers = callers
+        self.is_in_force = is_in_force
+        self._of_heads = {}
+
+    def of_head(self, headers: Headers, address: str) -> Caller | None:
+        """The caller, if the very same head came from there before, with a key that counts."""
+        found = self._of_heads.get((id(headers), address))
+        return found[1] if found is not None and found[0] is headers else None
+
+    def remember(self, headers: Headers, address: str, caller: Caller) -> None:
+        """Heads that are parsed each time are lists, and are not remembered."""
+        if type(headers) is tuple:
+            if len(self._of_heads) >= HEADS_MAX:
+                self._of_heads.clear()
+            self._of_heads[id(headers), address] = headers, caller
+
+    def of_digest(self, digest: str) -> Caller | None:
+        found = self.callers.get(digest)
+        return found if found is not None and hmac.compare_digest(found.digest, digest) else None
 
 
-def _given(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+def given_key(headers: Headers) -> str | None:
+    """The digest of the key that the headers hold."""
     for name, value in headers:
         if name == b"x-api-key":
-            return value.strip()
+            return digest_of(value.strip())
         if name == b"authorization" and value[:7].lower() == b"bearer ":
-            return value[7:].strip()
+            return digest_of(value[7:].strip())
     return None
 
 
-def _unknown(detail: str) -> Problem:
+def unauthorized(detail: str) -> Problem:
     return Problem(401, detail, code="unauthorized", headers=((b"www-authenticate", b"Bearer"),))
-
-
-def new_key() -> tuple[str, str]:
-    """A key, and the digest to put into the file."""
-    key = secrets.token_urlsafe(32)
-    return key, hashlib.sha256(key.encode()).hexdigest()
-
-
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    sha256: str
-    scope: str
-
-
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    keys: list[_Entry]
-
-
-def read_keys(path: Path) -> Access:
-    """Read the file; a fault in it is told with its place."""
-    import yaml  # JSON is YAML too, so one reader does for both
-
-    try:
-        document: Any = yaml.safe_load(path.read_text())
-        listed = msgspec.convert(document, _File).keys
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise KeysRefused(f"{path}: {error}") from error
-    keys = [_key(path, index, entry) for index, entry in enumerate(listed)]
-    if not keys:
-        raise KeysRefused(f"{path}: there is no key in it", remedy="Without keys, leave the setting out")
-    return Access({key.digest: key for key in keys})
-
-
-def _key(path: Path, index: int, entry: _Entry) -> Key:
-    if entry.scope not in SCOPES:
-        raise KeysRefused(f"{path}: keys[{index}].scope: {entry.scope!r} is none of {', '.join(SCOPES)}")
-    try:
-        digest = bytes.fromhex(entry.sha256)
-    except ValueError:
-        digest = b""
-    if len(digest) != hashlib.sha256().digest_size:
-        raise KeysRefused(f"{path}: keys[{index}].sha256 is not a SHA-256 digest of 64 hexadecimal digits")
-    return Key(entry.name, digest, SCOPES[entry.scope])
-
-
-class KeysFile:
-    """The file that the keys are from, looked at again when it changes."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._seen: tuple[int, ...] = ()
-
-    def read(self) -> Access:
-        self._seen = self._state()
-        return read_keys(self.path)
-
-    def read_if_changed(self) -> Access | None:
-        """Whatever is wrong with the file is told once, until it changes again."""
-        return self.read() if self._state() != self._seen else None
-
-    def _state(self) -> tuple[int, ...]:
-        try:
-            found = self.path.stat()
-        except OSError:
-            return ()
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -27,8 +27,6 @@ from forebay.model.queue import DEFAULT_PARTITION, NAME_CHARACTERS_MAX
 ITEMS_MAX = 10_000
 PAYLOAD_BYTES_MAX = 10 * 1024 * 1024 + 64 * 1024
 """10 MiB, and a margin for what the producer's library puts around a body of 10 MiB."""
-ERROR_CHARACTERS_MAX = 10_000
-"""What is kept of a consumer's error. A longer one is cut, because the answer matters more than its text."""
 SECONDS_MAX = 366 * 86_400
 
 _Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
@@ -109,6 +107,8 @@ class SeekBody(Struct, rename="camel"):
     to_end: bool | None = None
     timestamp: Annotated[str, Meta(max_length=64)] | None = None
     seq: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
+    follow: bool = False
+    """A reader that is no consumer says with it, batch by batch, how far it is: see `audit_trail`."""
 
 
 class BuryBody(Struct):
@@ -148,6 +148,8 @@ class MaintenanceBody(Struct):
 
 _BINARY_BODIES = (b"QPB1", b"QTB1")
 """How Queen's binary pushes and transactions begin."""
+_WITH_BINARY_FORM = (PushBody, TransactionBody)
+"""Everywhere else such a body is no more than a body that is not JSON."""
 
 Body = TypeVar("Body", bound=Struct)
 
@@ -163,7 +165,7 @@ def decoded(kind: type[Body], text: bytes | memoryview, *, is_optional: bool = F
         text = b"{}"
     # What a view is of may be more than the body: what is not found in all of it is not in the body either.
     around: bytes = text.obj if isinstance(text, memoryview) else text  # type: ignore[assignment]  # views are of bytes
-    # A payload is passed over and not decoded, so nobody else would notice bytes that are no UTF-8 in it.
+    # A payload is passed over and not decoded, so no other check would notice bytes that are no UTF-8 in it.
     try:
         if not around.isascii():
             bytes(text).decode()
@@ -178,7 +180,8 @@ def decoded(kind: type[Body], text: bytes | memoryview, *, is_optional: bool = F
     except msgspec.ValidationError as error:
         raise misread(error) from error
     except msgspec.DecodeError as error:
-        refuse_binary(text)
+        if kind in _WITH_BINARY_FORM:
+            refuse_binary(text)
         raise wrong(None, f"the body is not JSON: {error}" if text else "the body is empty") from error
     return found
 
@@ -197,8 +200,8 @@ def refuse_nul(value: object, place: str) -> None:
     elif isinstance(value, Struct):
         for name, wire_name in _fields(type(value)):
             refuse_nul(getattr(value, name), f"{place}.{wire_name}" if place else wire_name)
-    elif isinstance(value, list):
-        _refuse_nul_in_list(value, place)
+    elif isinstance(value, list | tuple):
+        _refuse_nul_in_list(list(value), place)
     elif isinstance(value, dict):
         for key, each in value.items():
             refuse_nul(key, place)
@@ -238,6 +241,7 @@ def _fields(kind: type[Struct]) -> list[tuple[str, str]]:
 
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>.*)`)?", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`")
 
 
 def misread(error: msgspec.ValidationError, place: str = "") -> Problem:
@@ -249,8 +253,9 @@ def misread(error: msgspec.ValidationError, place: str = "") -> Problem:
     found = _PLACE.fullmatch(message)
     what, where = (found["what"], found["where"] or "") if found else (message, "")
     where = f"{place}.{where}" if place and where else place or where
-    if missing := _MISSING.fullmatch(what):
-        return wrong(f"{where}.{missing['name']}" if where else missing["name"], "is missing")
+    for found_in, detail in ((_MISSING, "is missing"), (_UNKNOWN, "is not known")):
+        if named := found_in.fullmatch(what):
+            return wrong(f"{where}.{named['name']}" if where else named["name"], detail)
     return wrong(where or None, what[0].lower() + what[1:])
 
 

@@ -1,11 +1,13 @@
-"""The body of a request on its way in: what has arrived, who waits for it, and whether anybody is still there.
+"""The body of a request on its way in: what has arrived, which handler waits for it, and whether the client is still
+there.
 
-The connection feeds it, a handler reads it. Until somebody reads, the connection holds back what is above its
+The connection feeds it, a handler reads it. Until a handler reads, the connection holds back what is above its
 high-water mark; from then on everything is taken, and what is above the limit is counted and thrown away.
 
 A handler that waits for something else may watch its client meanwhile (`gone`). The watch ends when the client has
-gone, and one that will send no more counts as gone: until something is written to it, the two cannot be told apart. The
-watch ends as well when so much has come behind the request that no more is read: from then on nobody would notice.
+gone, and one that will send no more counts as gone: until something is written to it, the two cannot be distinguished.
+The watch ends as well when so much has come behind the request that no more is read: from then on the end would go
+unnoticed.
 """
 
 from __future__ import annotations
@@ -22,9 +24,12 @@ BODY_SECONDS_MAX = 120.0
 PART_BYTES_MIN = 16 * 1024
 """Parts below this are put together as they come: a body in chunks of some bytes would cost many times its size."""
 
+HELD_BYTES_MAX = 64 * 1024
+"""Of a body that no handler reads yet."""
+
 
 class ClientGone(Exception):
-    """Nobody is there to answer to."""
+    """The client is gone: there is none to answer."""
 
 
 class BodyStream:
@@ -45,7 +50,7 @@ class BodyStream:
     )
 
     def __init__(self, on_wanted: Callable[[BodyStream], None] | None = None) -> None:
-        """`on_wanted` is called when somebody begins to wait for more, or to watch."""
+        """`on_wanted` is called when a handler begins to wait for more, or to watch."""
         self.is_whole = False
         self.is_gone = False
         self.size = 0
@@ -71,7 +76,7 @@ class BodyStream:
 
     @property
     def held_bytes(self) -> int:
-        """What lies here and nobody has asked for yet."""
+        """What lies here and no handler has taken yet."""
         return 0 if self._reader is not None or self.size > self._limit else self.size
 
     def feed(self, part: bytes | memoryview) -> None:
@@ -100,7 +105,7 @@ class BodyStream:
                 self.fail(problem)
 
     def fail(self, problem: Problem) -> None:
-        """No more of it is kept, and the handler that waits for it is told why."""
+        """No more of it is kept, and the handler that waits for it gets the reason."""
         self._problem = problem
         self._on_arrived = None
         self.discard()
@@ -124,12 +129,12 @@ class BodyStream:
         self.end_watch()
 
     def end_watch(self) -> None:
-        """Whoever watches is to wait no longer."""
+        """The handler that watches is to wait no longer."""
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
 
     def discard(self) -> None:
-        """Nobody wants it."""
+        """No handler wants it."""
         self._limit = 0
         self._parts.clear()
 
@@ -153,7 +158,7 @@ class BodyStream:
     async def arrived(
         self, limit: int, on_arrived: Callable[[int], None] | None = None, seconds_max: float = BODY_SECONDS_MAX
     ) -> None:
-        """Return when there is nothing to wait for any more. `on_arrived` is told how much has arrived, and may
+        """Return when there is nothing to wait for any more. `on_arrived` is given how much has arrived, and may
         raise a problem that ends it.
         """
         if not self.is_whole and not self.is_gone:

@@ -9,7 +9,7 @@ answers are kept from the page, and with a name of its own that leads to 127.0.0
   comes from this server's own pages. A GET that changes something (pop) has to be sent by such a page: the address bar
   is not enough, since a link can lead there.
 
-Programs send none of these headers but `Host`, and notice nothing. Keys are asked for all the same where there are any.
+Programs send none of these headers but `Host`, and notice nothing. Keys are required all the same where there are any.
 """
 
 from __future__ import annotations

@@ -3,18 +3,19 @@
 Between two looks the wall clock and the monotonic clock advance by the same. A wall clock that has advanced by much
 more was set: by an administrator, by NTP, or because the machine slept. It may be right now, or wrong by hours, and
 what is removed for its age does not come back. So nothing is removed until the clock is set back, or an hour has gone.
-A clock that is already wrong when the process starts cannot be told from one that is right.
+A clock that is already wrong when the process starts cannot be distinguished from one that is right.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from forebay.clock import SECOND_US
+
 JUMP_SECONDS_MIN = 600.0
 """How much more the wall clock must advance to have jumped."""
 WAIT_SECONDS = 3600.0
 """How long nothing is removed after a jump, by the monotonic clock."""
-_SECOND_US = 1_000_000
 
 
 @dataclass(slots=True)
@@ -28,7 +29,7 @@ class ClockWatch:
 
     def look(self, now_us: int, monotonic: float) -> float | None:
         """Returns by how many seconds the wall clock has jumped forward, if it did since the last look."""
-        offset = now_us / _SECOND_US - monotonic
+        offset = now_us / SECOND_US - monotonic
         if self._offset is None:
             self._offset = offset
         jumped = offset - (self._jumped_offset if self.is_in_doubt else self._offset)

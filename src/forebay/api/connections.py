@@ -1,4 +1,4 @@
-"""All connections of a server: what they share, who has been quiet for too long, and how they end.
+"""All connections of a server: what they share, which have been quiet for too long, and how they end.
 
 There is one timer for all of them. It writes the date anew every second, and now and then closes connections whose
 client owes us something and does not move: the next request, the rest of one, or the taking of an answer.
@@ -12,10 +12,10 @@ import time
 from email.utils import formatdate
 from typing import Protocol
 
-from forebay.api.exchange import Answer, Request, StreamedAnswer
+from forebay.api.exchange import Request, Response, StreamedResponse
 from forebay.api.heap import Heap
-from forebay.api.known_heads import KnownHeads
 from forebay.api.memory import Memory
+from forebay.api.request_head_cache import RequestHeadCache
 
 KEEP_ALIVE_SECONDS = 75
 SWEEP_SECONDS = 5
@@ -26,11 +26,11 @@ _log = logging.getLogger("forebay.api")
 class Application(Protocol):
     memory: Memory
 
-    async def answer(self, request: Request) -> Answer | StreamedAnswer | None: ...
+    async def answer(self, request: Request) -> Response | StreamedResponse | None: ...
 
 
 class Connection(Protocol):
-    """As much of it as is asked for here."""
+    """As much of it as is needed here."""
 
     task: asyncio.Task[None] | None
 
@@ -44,7 +44,7 @@ class Connection(Protocol):
 
 
 class Connections:
-    """`now` is the event loop's time, to the second: nobody asks a clock for every request."""
+    """`now` is the event loop's time, to the second: so that no request needs to read a clock."""
 
     def __init__(self, app: Application) -> None:
         self.app = app
@@ -52,7 +52,7 @@ class Connections:
         self.is_stopping = False
         self.now = self.loop.time()
         self.date = b""
-        self.heads = KnownHeads()
+        self.heads = RequestHeadCache()
         self._heap = Heap()
         self._open: set[Connection] = set()
         self._all_gone: asyncio.Future[None] | None = None
@@ -92,7 +92,12 @@ class Connections:
         for connection in list(self._open):
             connection.stop()
         if self._open and not await self._emptied(seconds):
-            _log.error("%d connections are cut off: not done %g seconds after the stop", len(self._open), seconds)
+            _log.error(
+                "%d connections are cut off: not done %g seconds after the stop",
+                len(self._open),
+                seconds,
+                extra={"action": "connections_cut_off"},
+            )
             await self._cut()
 
     async def _emptied(self, seconds: float) -> bool:

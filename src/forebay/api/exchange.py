@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from forebay.api.body_stream import BODY_BYTES_MAX, BODY_SECONDS_MAX, BodyStream, too_large
 from forebay.api.body_stream import ClientGone as ClientGone
+from forebay.api.callers import ANY_CALLER
 from forebay.api.memory import NO_WAIT_BYTES_MAX, Memory
 from forebay.api.problems import JSON_PROBLEM, Problem, wrong
 
@@ -19,7 +20,7 @@ INLINE_BYTES_MAX = 1024 * 1024
 JSON = b"application/json"
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     body: bytes = b""
     content_type: bytes = JSON
@@ -28,14 +29,14 @@ class Answer(NamedTuple):
     """What follows `body` and belongs to it: large pieces, which are sent from where they are."""
 
 
-NO_CONTENT = Answer(204)
+NO_CONTENT = Response(204)
 
 
-def refusal(problem: Problem) -> Answer:
-    return Answer(problem.status, problem.body(), JSON_PROBLEM, problem.headers)
+def refusal(problem: Problem) -> Response:
+    return Response(problem.status, problem.body(), JSON_PROBLEM, problem.headers)
 
 
-class StreamedAnswer(NamedTuple):
+class StreamedResponse(NamedTuple):
     """An answer whose body is made while it is sent. If making it fails, the connection is cut: nothing ends it."""
 
     status: int
@@ -51,10 +52,14 @@ class Request:
 
     __slots__ = (
         "_query",
+        "address",
         "body_bytes_max",
         "body_seconds_max",
+        "caller",
         "headers",
+        "is_admin_action",
         "is_kept_alive",
+        "is_routine",
         "is_version_1_0",
         "memory",
         "method",
@@ -62,6 +67,7 @@ class Request:
         "query_string",
         "raw_path",
         "stream",
+        "subject",
         "taken_bytes",
     )
 
@@ -84,6 +90,15 @@ class Request:
         self.is_kept_alive = is_kept_alive
         self.is_version_1_0 = is_version_1_0
         self.path: tuple[str, ...] = ()
+        self.address = ""
+        """Of the client."""
+        self.caller = ANY_CALLER
+        self.is_admin_action = False
+        """Whether it is written into the audit log, although its route is not."""
+        self.is_routine = False
+        """Whether it is an admin action that a program does over and over."""
+        self.subject = ""
+        """What it is done to, for the audit log, where the path does not say so."""
         self.body_bytes_max = BODY_BYTES_MAX
         self.body_seconds_max = BODY_SECONDS_MAX
         self.memory: Memory | None = None
@@ -130,7 +145,7 @@ class Request:
         is_late = not stream.is_whole
         if is_late:
             announced = self._announced_bytes()
-            # For what it becomes too: who has room and waits for more could wait for somebody who does the same.
+            # For what it becomes too: a request that has room and waits for more could wait for one that does the same.
             await self._take_before(announced + limit if is_compressed and announced > INLINE_BYTES_MAX else announced)
             await self._arrived()
         # Parts are put together in one go, which takes 40 ms of 64 MiB.
@@ -208,8 +223,8 @@ class Request:
         return min(int(self.header(b"content-length") or 0), self.body_bytes_max)
 
     def disconnected(self) -> asyncio.Future[None]:
-        """Done when the client has gone away (`stream.is_gone`), or when so much has come behind this that nobody would
-        notice. Only for requests whose body nobody wants.
+        """Done when the client has gone away (`stream.is_gone`), or when so much has come behind this that its end
+        would go unnoticed. Only for requests whose body no handler wants.
         """
         return self.stream.gone()
 

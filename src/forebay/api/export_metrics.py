@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from collections import Counter
+from pathlib import Path
 
 from forebay.clock import Clock
 from forebay.export.exporter import Exporter
-from forebay.export.way_out import Outlet, QueueExport, WayOut
+from forebay.export.queue_export import QueueExport
+from forebay.export.way_out import Outlet, WayOut
 from forebay.ingest.receivers.otlp_grpc import GrpcReceiver
 from forebay.ingest.receivers.otlp_http import HttpReceiver
 from forebay.sendqueue.breaker import State
@@ -38,7 +42,7 @@ def _add_queue(page: Page, name: str, outlet: Outlet, clock: Clock) -> None:
     feed, queue = outlet.feed, outlet.feed.queue
     figures, limits = queue.figures(), queue.limits
     age = max(clock.now_us() - figures.oldest_us, 0) / 1_000_000 if figures.oldest_us else 0.0
-    ratio = max(figures.batches / limits.batches_max, figures.bytes / limits.bytes_max)
+    in_memory = queue.memory.figures() if isinstance(queue, HybridQueue) else figures
     for metric, value in (
         (metrics.QUEUE_SIZE, figures.batches),
         (metrics.QUEUE_BYTES, figures.bytes),
@@ -46,11 +50,11 @@ def _add_queue(page: Page, name: str, outlet: Outlet, clock: Clock) -> None:
         (metrics.QUEUE_MAX_BYTES, feed.configured_bytes),
         (metrics.QUEUE_EFFECTIVE_MAX_SIZE, limits.batches_max),
         (metrics.QUEUE_EFFECTIVE_MAX_BYTES, limits.bytes_max),
-        (metrics.QUEUE_UTILIZATION, round(ratio, 4)),
+        (metrics.QUEUE_UTILIZATION, round(queue.fill_ratio, 4)),
         (metrics.QUEUE_OLDEST_AGE, age),
         (metrics.QUEUE_MEMORY_BYTES, figures.memory_bytes),
         (metrics.QUEUE_MEMORY_BATCHES, figures.memory_batches),
-        (metrics.QUEUE_MEMORY_UTILIZATION, round(figures.memory_bytes / limits.bytes_max, 4)),
+        (metrics.QUEUE_MEMORY_UTILIZATION, round(in_memory.memory_bytes / limits.bytes_max, 4)),
         (metrics.QUEUE_PUSH, feed.counts["pushed"]),
         (metrics.QUEUE_DISK_FULL, feed.counts["disk_full"]),
         (metrics.FAILOVER_PUSH, feed.counts["failover_push"]),
@@ -66,25 +70,37 @@ def _add_queue(page: Page, name: str, outlet: Outlet, clock: Clock) -> None:
 
 
 def _add_fastqueue(page: Page, name: str, outlet: Outlet) -> None:
+    """Every figure in every mode: 0 where there is no disk part (yet). A dashboard tells 0 from no answer."""
     queue = outlet.feed.queue
     disk = queue.disk if isinstance(queue, HybridQueue) else queue
-    damaged = 0
-    if isinstance(queue, HybridQueue):
-        page.add(metrics.QUEUE_SPILLOVER, queue.spilled, name)
-        page.add(metrics.SPILLOVER_MODE, int(queue.spilling.level) if queue.spilling else 0, name)
+    spilling = queue.spilling if isinstance(queue, HybridQueue) else None
+    counts, in_memory, on_disk = Counter[str](), 0, 0
     if isinstance(disk, FastQueue):
-        figures, counts = disk.figures(), disk.counts
-        damaged = counts["damaged"]
-        page.add(metrics.QUEUE_DISK_AVAILABLE, shutil.disk_usage(disk.directory).free, name)
-        page.add(metrics.FASTQUEUE_INMEMORY, figures.memory_batches, name)
-        page.add(metrics.FASTQUEUE_DISK_BYTES, figures.disk_bytes, name)
-        page.add(metrics.FASTQUEUE_META_SYNC, counts["meta_sync"], name)
-        page.add(metrics.FASTQUEUE_META_SYNC_SKIP, counts["meta_sync_skip"], name)
-        page.add(metrics.FASTQUEUE_ROTATIONS, counts["chunk_rotations"], name)
-        page.add(metrics.FASTQUEUE_FLUSHES, counts["inmemory_flushes"], name)
-        page.add(metrics.FASTQUEUE_SYNC_FAILURES, counts["sync_failures"], name)
-        page.add(metrics.QUEUE_DROPPED, damaged, name, "damaged")
-    page.add(metrics.DATA_LOSS, outlet.feed.dropped["oldest"] + damaged, name)
+        counts, figures = disk.counts, disk.figures()
+        in_memory, on_disk = figures.memory_batches, figures.disk_bytes
+    for metric, value in (
+        (metrics.QUEUE_SPILLOVER, queue.spilled if isinstance(queue, HybridQueue) else 0),
+        (metrics.SPILLOVER_MODE, int(spilling.level) if spilling else 0),
+        (metrics.QUEUE_DISK_AVAILABLE, _free_bytes(outlet.directory)),
+        (metrics.FASTQUEUE_INMEMORY, in_memory),
+        (metrics.FASTQUEUE_DISK_BYTES, on_disk),
+        (metrics.FASTQUEUE_META_SYNC, counts["meta_sync"]),
+        (metrics.FASTQUEUE_META_SYNC_SKIP, counts["meta_sync_skip"]),
+        (metrics.FASTQUEUE_ROTATIONS, counts["chunk_rotations"]),
+        (metrics.FASTQUEUE_FLUSHES, counts["inmemory_flushes"]),
+        (metrics.FASTQUEUE_SYNC_FAILURES, counts["sync_failures"]),
+        (metrics.DATA_LOSS, outlet.feed.dropped["oldest"] + counts["damaged"]),
+    ):
+        page.add(metric, value, name)
+    page.add(metrics.QUEUE_DROPPED, counts["damaged"], name, "damaged")
+
+
+def _free_bytes(directory: Path) -> int:
+    """Room where the directory is, or will be."""
+    for folder in (directory, *directory.parents):
+        with contextlib.suppress(OSError):
+            return shutil.disk_usage(folder).free
+    return 0
 
 
 def _add_exporter(page: Page, name: str, exporter: Exporter) -> None:
@@ -118,6 +134,7 @@ def _add_exporter(page: Page, name: str, exporter: Exporter) -> None:
         (metrics.PAUSED, int(exporter.is_paused)),
     ):
         page.add(metric, value, name)
+    page.add_histogram(metrics.SEND_SECONDS, delivery.times.now(), name)
     for direction, count in exporter.scaler.adjustments.items():
         page.add(metrics.SCALER_ADJUSTMENTS, count, name, direction)
     for state in State:

@@ -6,17 +6,19 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from forebay.api.answers import iso_or_none
 from forebay.api.exchange import Request
-from forebay.api.parameters import Name, Text
+from forebay.api.parameters import Name, Switch, Text
 from forebay.api.problems import not_found
+from forebay.api.responses import iso_or_none
 from forebay.api.service import Service
 from forebay.broker.overview import GroupLag, QueueStatus
+from forebay.model.internal_queues import is_internal
 
 SEARCH = Text("search", "", "Only names that contain this.")
 NAMESPACE = Name("namespace", None, "Only of this namespace.")
 TASK = Name("task", None, "Only of this task.")
-FILTERS = (SEARCH, NAMESPACE, TASK)
+INTERNAL = Switch("internal", False, "Also queues that Forebay makes for itself (`.flow.…`, `.export.…`).")
+FILTERS = (SEARCH, NAMESPACE, TASK, INTERNAL)
 
 
 class MessageCounts(Struct, rename="camel"):
@@ -95,15 +97,27 @@ async def status_of(service: Service, name: str) -> tuple[QueueStatus, list[Grou
     return found[0], await service.store.groups(name)
 
 
+async def listed(service: Service, request: Request) -> tuple[list[QueueStatus], list[GroupLag]]:
+    """All queues and groups that the key may see, without internal queues unless the query asks for them."""
+    allows, is_internal_too = request.caller.allows, INTERNAL.read(request.query)
+
+    def is_shown(queue: str) -> bool:
+        return allows(queue) and (is_internal_too or not is_internal(queue))
+
+    statuses = [status for status in await service.store.queues() if is_shown(status.queue.name)]
+    return statuses, [lag for lag in await service.store.groups() if is_shown(lag.queue)]
+
+
 async def chosen(service: Service, request: Request) -> tuple[list[QueueStatus], list[GroupLag]]:
     """The queues that the query asks for, by name."""
     search, namespace = SEARCH.read(request.query), NAMESPACE.read(request.query)
     task = TASK.read(request.query)
+    statuses, lags = await listed(service, request)
     found = [
         status
-        for status in await service.store.queues()
+        for status in statuses
         if search in status.queue.name
         and namespace in (None, status.queue.namespace)
         and task in (None, status.queue.task)
     ]
-    return found, list(await service.store.groups())
+    return found, lags

@@ -17,7 +17,7 @@ MINUTE_US = 60_000_000
 MINUTES_MAX = 24 * 60
 _PAGE_BYTES = resource.getpagesize()
 _BUCKETS = ((60, 1), (360, 5), (1440, 15), (10_080, 60))
-"""Up to so many minutes asked for, so many minutes are one point; and a quarter of a day for more than that."""
+"""Up to so many requested minutes, so many minutes are one point; and a quarter of a day for more than that."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Minute:
 
 
 class Span(NamedTuple):
-    """The time that is asked for, and how many minutes of it make one point."""
+    """The requested time, and how many minutes of it make one point."""
 
     from_us: int
     to_us: int

@@ -1,17 +1,18 @@
 """One connection of HTTP/1.1: requests in line, answers in the same order, and neither faster than it can be taken.
 
 A request that arrives whole, as nearly all do, costs one task and one write. Requests that come before the last was
-answered wait in line; while the line is long, or a body lies here that nobody has asked for, nothing more is read.
+answered wait in line; while the line is long, or a body lies here that no handler reads, nothing more is read.
 
-Who is not read from cannot be seen to go. So while a handler watches its client (a long poll) more is taken than that,
-and when it is too much all the same, the watch is ended, and with it the wait: nobody waits unseen.
+A client whose socket is not read cannot be seen to disconnect. So while a handler watches its client (a long poll) more
+is taken than that, and when it is too much all the same, the watch is ended, and with it the wait: no client waits
+unwatched.
 
 A client that sends no more may still read (a half-close). What has come whole is answered, then the connection is
-closed; what has not is never begun. But whoever watches takes it for the client's end, which it mostly is: neither its
-request is answered nor what is behind it. In TLS it is the end for all, since nothing can be sent any more.
+closed; what has not is never begun. But a handler that watches takes it for the client's end, which it mostly is:
+neither its request is answered nor what is behind it. In TLS it is the end for all, since nothing can be sent any more.
 
 What cannot be parsed is answered (400, or 431 for a head that is too large) when everything before it is, and then the
-connection is closed: where the next request would begin, nobody knows.
+connection is closed: where the next request would begin, is not known.
 """
 
 from __future__ import annotations
@@ -21,16 +22,14 @@ import logging
 from collections import deque
 from typing import cast
 
-from forebay.api import answer_bytes
-from forebay.api.body_stream import DISCARDED_BYTES_MAX, BodyStream
+from forebay.api import response_bytes
+from forebay.api.body_stream import DISCARDED_BYTES_MAX, HELD_BYTES_MAX, BodyStream
 from forebay.api.connections import Connections
-from forebay.api.exchange import Answer, Request, StreamedAnswer, refusal
-from forebay.api.outlet import Outlet, dismiss
+from forebay.api.exchange import Request, Response, StreamedResponse, refusal
 from forebay.api.problems import Problem
 from forebay.api.request_parser import RequestParser
+from forebay.api.response_writer import ResponseWriter, dismiss
 
-HELD_BYTES_MAX = 64 * 1024
-"""Of a body that no handler has asked for."""
 REQUESTS_IN_LINE_MAX = 8
 """Above this nothing more is read; what one read brought is taken all the same."""
 WATCHED_HELD_BYTES_MAX = 1024 * 1024
@@ -54,14 +53,17 @@ class HttpProtocol(asyncio.Protocol):
         self._is_half_closed = False
         self._quiet_since = connections.now
         self._unsent_bytes = 0
+        self._address = ""
         self._held_bytes = 0
-        """What lies here and no handler has asked for, as it is counted in the server's memory."""
+        """What lies here and no handler has taken, as it is counted in the server's memory."""
 
     # the transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._outlet = Outlet(self._transport, self._connections)
+        peer = transport.get_extra_info("peername")
+        self._address = peer[0] if isinstance(peer, tuple) else ""
+        self._writer = ResponseWriter(self._transport, self._connections)
         self._connections.add(self)
         if self._connections.is_stopping:
             self._transport.close()
@@ -69,7 +71,7 @@ class HttpProtocol(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._is_deaf = True
         self._hold(0)
-        self._outlet.lose()
+        self._writer.lose()
         for request in self._line:
             request.stream.lose()
         self._parser.forget()
@@ -77,10 +79,10 @@ class HttpProtocol(asyncio.Protocol):
             self._connections.discard(self)
 
     def pause_writing(self) -> None:
-        self._outlet.pause()
+        self._writer.pause()
 
     def resume_writing(self) -> None:
-        self._outlet.resume()
+        self._writer.resume()
 
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
@@ -127,7 +129,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def _send_refusal(self, problem: Problem) -> None:
         if not self._transport.is_closing():
-            self._outlet.send(Request("GET", b""), refusal(problem), closes=True)
+            self._writer.send(Request("GET", b""), refusal(problem), closes=True)
             self._close()
 
     # at whose pace
@@ -138,14 +140,14 @@ class HttpProtocol(asyncio.Protocol):
         self._count_held()
         if self._parser.owes_continue and stream is self._parser.arriving:
             self._parser.owes_continue = False
-            self._transport.write(answer_bytes.CONTINUE)
+            self._transport.write(response_bytes.CONTINUE)
         if self._is_half_closed:
             stream.lose()
         else:
             self._go_on_reading(in_any_case=self._keeps_watch())
 
     def _count_held(self) -> None:
-        if not self._outlet.is_lost:
+        if not self._writer.is_lost:
             self._hold(sum([request.stream.held_bytes for request in self._line]))
 
     def _hold(self, size: int) -> None:
@@ -189,22 +191,23 @@ class HttpProtocol(asyncio.Protocol):
     # answers
 
     async def _serve(self) -> None:
-        line, outlet, app = self._line, self._outlet, self._connections.app
+        line, writer, app = self._line, self._writer, self._connections.app
         try:
             while line and not self._transport.is_closing():
-                if outlet.is_paused:
-                    await outlet.drained()
+                if writer.is_paused:
+                    await writer.drained()
                 request = line[0]
+                request.address = self._address
                 answer = await app.answer(request)
-                if answer is None or outlet.is_lost:
+                if answer is None or writer.is_lost:
                     await dismiss(answer)
                     break
                 closes = self._closes_after(request, answer)
-                if isinstance(answer, Answer):
-                    outlet.send(request, answer, closes=closes)
-                    if outlet.is_paused:
-                        await outlet.taken(app.memory)
-                elif not await outlet.stream(request, answer, closes=closes):
+                if isinstance(answer, Response):
+                    writer.send(request, answer, closes=closes)
+                    if writer.is_paused:
+                        await writer.taken(app.memory)
+                elif not await writer.stream(request, answer, closes=closes):
                     break
                 line.popleft()
                 if closes:
@@ -215,7 +218,7 @@ class HttpProtocol(asyncio.Protocol):
                     self._count_held()
                 self._go_on_reading()
         except Exception:  # noqa: BLE001 - else it would be lost with its task, and the client would wait for ever
-            _log.exception("BUG: a connection is cut off")
+            _log.exception("BUG: a connection is cut off", extra={"action": "connection_bug"})
             self._transport.abort()
         finally:
             self._served()
@@ -224,7 +227,7 @@ class HttpProtocol(asyncio.Protocol):
         """The line is empty, or the rest of it will never be answered."""
         self.task = None
         self._quiet_since = self._connections.now
-        if self._outlet.is_lost:
+        if self._writer.is_lost:
             self._connections.discard(self)
         elif self._refusal is not None:
             self._send_refusal(self._refusal)
@@ -233,15 +236,15 @@ class HttpProtocol(asyncio.Protocol):
         elif self._line and not self._transport.is_closing():
             self._transport.abort()
 
-    def _closes_after(self, request: Request, answer: Answer | StreamedAnswer) -> bool:
+    def _closes_after(self, request: Request, answer: Response | StreamedResponse) -> bool:
         if not request.is_kept_alive or self._connections.is_stopping:
             return True
-        # Who was not told to go on may send the body or not: what comes next cannot be known.
+        # A client that was not sent `100 Continue` may send the body or not: what comes next cannot be known.
         if self._parser.owes_continue and not request.stream.is_whole:
             return True
-        if isinstance(answer, StreamedAnswer):
+        if isinstance(answer, StreamedResponse):
             return request.is_version_1_0
-        return answer_bytes.CLOSING in answer.headers
+        return response_bytes.CLOSING in answer.headers
 
     def _close(self) -> None:
         self._is_deaf = True
@@ -263,7 +266,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def _waits_for_client(self) -> bool:
         arriving = self._parser.arriving
-        return self.task is None or self._outlet.is_paused or (arriving is not None and arriving.is_awaited)
+        return self.task is None or self._writer.is_paused or (arriving is not None and arriving.is_awaited)
 
     def stop(self) -> None:
         if self.task is None:

@@ -62,6 +62,7 @@ class _Reader:
         around = text.obj if isinstance(text, memoryview) else text
         self._is_ascii = isinstance(around, bytes) and around.isascii()
         self._place = 0
+        self._may_hold_nul = False
 
     def push(self) -> PushBody:
         refuse_binary(self._text)
@@ -86,6 +87,9 @@ class _Reader:
             members["items"] = msgspec.Raw(b"[]")
         found = decoded(PushBody, msgspec.json.encode(members))
         found.items = items or []
+        # At the end, because of members of one name the last one counts.
+        if self._may_hold_nul:
+            refuse_nul(found.items, "items")
         return found
 
     def _items(self) -> Iterator[PushedMessage]:
@@ -125,8 +129,7 @@ class _Reader:
         except UnicodeDecodeError as error:
             raise wrong(None, f"the body is not UTF-8 at byte {start + error.start}") from error
         self._place = start + size
-        if isinstance(value, msgspec.Struct | str) and b"\\u0000" in bytes(own):
-            refuse_nul(value, place)
+        self._may_hold_nul = self._may_hold_nul or (isinstance(value, msgspec.Struct) and b"\\u0000" in bytes(own))
         return value
 
     def _first(self, decoder: msgspec.json.Decoder[Value], rest: memoryview, place: str) -> tuple[Value, int]:

@@ -9,9 +9,9 @@ size, and a few large bodies that come slowly must not hold them up. A quarter m
 when that is full as well, they are told to come again.
 
 **Answers.** Messages are claimed when they are read, so room is taken before: as much as the last answers from the
-queue make expect (`answer_sizes`). Where there is little left, the answer holds fewer messages; where even the quarter
-is full, or messages are large, the request waits its turn like a body. What was answered is counted until the client
-has taken it.
+queue make expect (`response_sizes`), 256 KiB at least. No more is read than that, but for the message that fills it:
+one is always given. Where there is little left, the answer holds fewer messages; where even the quarter is full, or
+messages are large, the request waits its turn like a body. What was answered is counted until the client has taken it.
 
 **Slow clients.** While another request waits for room, a client that holds some and moves less than 256 KiB a second,
 of its body or its answer, loses it: the body is refused (408), the connection with the answer is cut. Without others

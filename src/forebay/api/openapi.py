@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 
 import forebay
-from forebay.api.problems import STATUSES, TITLES
+from forebay.api.gate import COOKIE
+from forebay.api.problems import CODES, STATUSES, TITLES
 from forebay.api.routing import Content, Route, Scope
 from forebay.model.queue import NAME_CHARACTERS_MAX
 
 _REFERENCE = "#/components/schemas/{name}"
 _BYTES = {"type": "string", "format": "binary"}
-EVERYWHERE = (400, 401, 403)
+EVERYWHERE = (400, 401, 403, 429)
 """Problems that every operation but the open ones may answer with."""
 
 
@@ -55,6 +56,7 @@ def description(routes: Sequence[Route]) -> bytes:
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
             },
         },
     }
@@ -89,7 +91,9 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
             "content": {route.body_type: {"schema": _BYTES if route.body is bytes else schemas[_key(route.body)]}},
         }
     if route.scope is not Scope.OPEN:
-        operation["security"] = [{}, {"bearer": []}, {"key": []}]
+        operation["security"] = [{}, {"bearer": []}, {"key": []}, {"session": []}]
+        operation["x-forebay-scopes"] = route.scopes
+        operation["x-forebay-queues"] = route.queues.value if route.queue_place < 0 else "named"
     return operation
 
 
@@ -153,9 +157,10 @@ def page(routes: Sequence[Route]) -> bytes:
         parts.append(f"<h2>{escape(tag.replace('_', ' '))}</h2>")
         parts += [_section(route) for route in routes if route.tag == tag]
     parts.append("<h2>problems</h2><table><tr><th>code<th>status<th>meaning</tr>")
+    below = [(code, status, (kind.__doc__ or "").splitlines()[0]) for kind, status, code in STATUSES]
     parts += [
-        f"<tr id='{code}'><td><code>{code}</code><td>{status}<td>{escape((kind.__doc__ or '').splitlines()[0])}</tr>"
-        for kind, status, code in STATUSES
+        f"<tr id='{code}'><td><code>{code}</code><td>{status}<td>{escape(meaning)}</tr>"
+        for code, status, meaning in [*CODES, *below]
     ]
     return "".join([*parts, "</table></html>"]).encode()
 
@@ -179,17 +184,18 @@ def _section(route: Route) -> str:
     return (
         f"<details><summary><b>{route.method}</b> <code>{escape(route.path)}</code> {escape(route.summary)}</summary>"
         f"<p>{escape((route.handler.__doc__ or '').strip())}</p>{body}{table}<p>Answers: {statuses}. "
-        f"Scope: {route.scope.name.lower()}.</p></details>"
+        f"Scope: {' or '.join(route.scopes) or 'none'}.</p></details>"
     )
 
 
-_HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Forebay: HTTP API</title>
-<meta name="viewport" content="width=device-width"><style>
+STYLE = """
 :root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
 summary{cursor:pointer;padding:.2rem 0}summary b{display:inline-block;min-width:4.5rem}
 details>*:not(summary){margin-left:4.5rem}
 table{border-collapse:collapse}th,td{text-align:left;padding:.1rem 1rem .1rem 0;vertical-align:top}
-</style><h1>Forebay: HTTP API</h1>
+"""
+_HEAD = f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Forebay: HTTP API</title>
+<meta name="viewport" content="width=device-width"><style>{STYLE}</style><h1>Forebay: HTTP API</h1>
 <p>The same for programs: <a href="/openapi.json">OpenAPI 3.1</a>. A key, where the server wants one, goes into
 <code>Authorization: Bearer KEY</code> or <code>X-API-Key: KEY</code>.</p>
 """

@@ -116,6 +116,8 @@ class Text(Parameter[str]):
             raise wrong(self.name, f"{text[:100]!r} is none of {', '.join(filter(None, self.words))}")
         if len(text) > NAME_CHARACTERS_MAX:
             raise wrong(self.name, f"has {len(text)} characters, allowed are {NAME_CHARACTERS_MAX}")
+        if "\0" in text:
+            raise wrong(self.name, "holds the character NUL")
         return text
 
     def schema(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a pop asks for: the parameters of its query, read once for all requests that ask the same."""
+"""What a pop asks for: the parameters of its query."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ QUERY = (BATCH, WAIT, TIMEOUT, GROUP, AUTO_ACK, PARTITIONS, AUTOPILOT, MODE, FRO
 class Question(NamedTuple):
     """What path and query say. Namespace and task are the route's to fill in."""
 
-    asked: PopRequest
+    wanted: PopRequest
     is_waiting: bool
     timeout_ms: int
     is_autopilot: bool
@@ -65,30 +65,16 @@ class Question(NamedTuple):
     """Or `columns`, or `packed`."""
 
 
-_known_questions: dict[tuple[bytes, tuple[str, ...]], Question] = {}
-_KNOWN_QUESTIONS_MAX = 1000
-_KNOWN_QUESTION_BYTES_MAX = 1000
-
-
 def question_of(request: Request) -> Question:
-    """Consumers ask the same again and again, so what they ask for is remembered."""
-    key = request.query_string, request.path
-    found = _known_questions.get(key)
-    if found is None:
-        query = request.query
-        asked = _asked(query)
-        if request.path:
-            queue, *partition = request.path
-            asked = asked._replace(queue=queue, partition=partition[0] if partition else None)
-        found = Question(asked, WAIT.read(query), TIMEOUT.read(query), AUTOPILOT.read(query), _shape(query))
-        if len(_known_questions) >= _KNOWN_QUESTIONS_MAX:
-            _known_questions.clear()
-        if len(request.query_string) <= _KNOWN_QUESTION_BYTES_MAX:
-            _known_questions[key] = found
-    return found
+    query = request.query
+    wanted = _request_of(query)
+    if request.path:
+        queue, *partition = request.path
+        wanted = wanted._replace(queue=queue, partition=partition[0] if partition else None)
+    return Question(wanted, WAIT.read(query), TIMEOUT.read(query), AUTOPILOT.read(query), _shape(query))
 
 
-def _asked(query: Mapping[str, str]) -> PopRequest:
+def _request_of(query: Mapping[str, str]) -> PopRequest:
     mode, from_us = _subscription(MODE.read(query), FROM.read(query))
     FRAMES.read(query)
     if CONFLATION.read(query):

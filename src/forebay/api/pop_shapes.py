@@ -4,7 +4,7 @@
 less to write and to read when there are many.
 
 `packed` is for programs that take many messages at a time. Payloads are texts of JSON already, and inside a JSON answer
-they would be copied one by one and read through again by whoever gets them. Here they follow the JSON as they are
+they would be copied one by one and read through again by the client. Here they follow the JSON as they are
 stored:
 
     offset  size  field
@@ -21,39 +21,39 @@ from itertools import accumulate, chain, repeat, starmap
 
 from msgspec import Raw
 
-from forebay.api.answers import (
+from forebay.api.exchange import Response
+from forebay.api.responses import (
     Autopilot,
-    PopAnswer,
     PopColumns,
     PoppedMessage,
     PoppedRun,
+    PopResponse,
     answered,
     data_of,
     encode,
     iso,
     message_ids,
 )
-from forebay.api.exchange import Answer
 from forebay.broker.message_columns import MessageColumns, columns_of
 from forebay.broker.messages import Popped, PopRequest
+from forebay.model.body_formats import PACKED_MARK
 
 PACKED_TYPE = "application/vnd.forebay.packed"
 _PACKED_TYPE = PACKED_TYPE.encode()
-_PACKED_MARK = b"FBP1"
 
 
-def shaped(shape: str, asked: PopRequest, popped: Popped, is_autopilot: bool) -> Answer:
+def shaped(shape: str, wanted: PopRequest, popped: Popped, is_autopilot: bool) -> Response:
     """The answer to a pop. `shape` is `messages`, `columns` or `packed`."""
     found = columns_of(popped.messages)
     if shape == "packed":
-        return _packed(asked, popped, found, is_autopilot)
+        return _packed(wanted, popped, found, is_autopilot)
     if shape == "columns":
-        return answered(_in_columns(asked, popped, found, _data(found), is_autopilot))
-    return answered(_one_by_one(asked, popped, found, is_autopilot))
+        return answered(_in_columns(wanted, popped, found, _data(found), is_autopilot))
+    return answered(_one_by_one(wanted, popped, found, is_autopilot))
 
 
-def _packed(asked: PopRequest, popped: Popped, found: MessageColumns, is_autopilot: bool) -> Answer:
-    head = _in_columns(asked, popped, found, [], is_autopilot)
+def _packed(wanted: PopRequest, popped: Popped, found: MessageColumns, is_autopilot: bool) -> Response:
+    head = _in_columns(wanted, popped, found, [], is_autopilot)
     pieces: Sequence[bytes | memoryview]
     if any(found.are_binary):
         texts = list(map(bytes, _data(found)))
@@ -61,16 +61,16 @@ def _packed(asked: PopRequest, popped: Popped, found: MessageColumns, is_autopil
     else:
         pieces, head.ends = found.payloads.pieces(), found.payloads.ends()
     text = encode(head)
-    return Answer(200, _PACKED_MARK + len(text).to_bytes(4, "little") + text, _PACKED_TYPE, more_body=pieces)
+    return Response(200, PACKED_MARK + len(text).to_bytes(4, "little") + text, _PACKED_TYPE, more_body=pieces)
 
 
 def _in_columns(
-    asked: PopRequest, popped: Popped, found: MessageColumns, data: list[Raw], is_autopilot: bool
+    wanted: PopRequest, popped: Popped, found: MessageColumns, data: list[Raw], is_autopilot: bool
 ) -> PopColumns:
     return PopColumns(
         True,
         popped.lease_id,
-        asked.group,
+        wanted.group,
         popped.partitions_claimed,
         list(starmap(PoppedRun, found.runs)),
         found.seqs,
@@ -80,11 +80,11 @@ def _in_columns(
         data,
         _traces(found) if any(found.trace_ids) else None,
         _encodings(found) if any(found.are_binary) else None,
-        _autopilot(asked, is_autopilot),
+        _autopilot(wanted, is_autopilot),
     )
 
 
-def _one_by_one(asked: PopRequest, popped: Popped, found: MessageColumns, is_autopilot: bool) -> PopAnswer:
+def _one_by_one(wanted: PopRequest, popped: Popped, found: MessageColumns, is_autopilot: bool) -> PopResponse:
     first = found.runs[0]
     ids = [message_ids(queue, seqs) for queue, seqs in found.seqs_by_run()]
     messages = map(
@@ -98,21 +98,21 @@ def _one_by_one(asked: PopRequest, popped: Popped, found: MessageColumns, is_aut
         found.partitions(),
         found.partition_ids(),
         repeat(popped.lease_id),
-        repeat(asked.group),
+        repeat(wanted.group),
         found.seqs,
         found.attempts,
         _encodings(found),
     )
-    return PopAnswer(
+    return PopResponse(
         True,
         first.queue,
         first.partition,
         first.partition_id,
         popped.lease_id,
-        asked.group,
+        wanted.group,
         popped.partitions_claimed,
         list(messages),
-        _autopilot(asked, is_autopilot),
+        _autopilot(wanted, is_autopilot),
     )
 
 
@@ -137,5 +137,5 @@ def _encodings(found: MessageColumns) -> list[str]:
     return ["base64" if is_binary else "json" for is_binary in found.are_binary]
 
 
-def _autopilot(asked: PopRequest, is_autopilot: bool) -> Autopilot | None:
-    return Autopilot(asked.batch, asked.partitions) if is_autopilot else None
+def _autopilot(wanted: PopRequest, is_autopilot: bool) -> Autopilot | None:
+    return Autopilot(wanted.batch, wanted.partitions) if is_autopilot else None

@@ -4,7 +4,8 @@ A problem is `application/problem+json` (RFC 9457) with four members more: `erro
 show; `code`, its kind in one word; `field`, the part of the request that is wrong, where there is one; and, where the
 store could not answer, `outcomeUnknown`: false when nothing was done, true when everything may have been. Where
 messages are gone, `firstSeq` is the oldest that is kept, or `missingFrom` and `missingTo` say where they were.
-Where a queue was made again, `identity` is that of the new one.
+Where a queue was made again, `identity` is that of the new one. Where a flow's definition is refused, `faults` lists
+all that is wrong with it, each with its `field` and a `message`.
 
 What the request is not to blame for is 5xx. It is in the log, once, with all that is known; the answer leaves out where
 on the server's machine it happened.
@@ -19,6 +20,18 @@ from typing import Any
 
 import msgspec
 
+from forebay.access.faults import KeyNameTaken, KeyRefused, KeysFull, LastAdminKey, UnknownKey
+from forebay.dispatch.faults import (
+    AnnotationKept,
+    AnnotationsRefused,
+    FlowRefused,
+    FlowUnfinished,
+    OutcomeRefused,
+    PolicyRefused,
+    RecordsRefused,
+    UnknownFlow,
+    UnknownParcel,
+)
 from forebay.errors import (
     AppendFailed,
     BatchRefused,
@@ -27,6 +40,7 @@ from forebay.errors import (
     DiskFull,
     ForebayError,
     InvariantBroken,
+    LeaseLost,
     LogClosed,
     LogUnopenable,
     PayloadInClear,
@@ -57,7 +71,7 @@ TITLES = {
     410: "Gone",
     413: "Too large",
     415: "Cannot read this encoding",
-    429: "Queue full",
+    429: "Too much, too often",
     431: "Head too large",
     500: "The server's own fault",
     501: "Not here",
@@ -75,6 +89,21 @@ STATUSES: tuple[tuple[type[ForebayError], int, str], ...] = (
     (QueueReplaced, 409, "queue_replaced"),
     (StageUnknown, 409, "stage_unknown"),
     (CommitDiffers, 409, "commit_differs"),
+    (LeaseLost, 409, "lease_lost"),
+    (FlowRefused, 400, "flow_refused"),
+    (PolicyRefused, 400, "policy_refused"),
+    (OutcomeRefused, 400, "outcome_refused"),
+    (AnnotationsRefused, 400, "annotations_refused"),
+    (RecordsRefused, 400, "records_refused"),
+    (UnknownFlow, 404, "unknown_flow"),
+    (UnknownParcel, 404, "unknown_parcel"),
+    (FlowUnfinished, 409, "flow_unfinished"),
+    (AnnotationKept, 409, "annotation_kept"),
+    (KeyRefused, 400, "key_refused"),
+    (KeyNameTaken, 409, "key_name_taken"),
+    (KeysFull, 409, "keys_full"),
+    (LastAdminKey, 409, "last_admin_key"),
+    (UnknownKey, 404, "unknown_key"),
     (BatchRefused, 413, "too_large"),
     (DiskFull, 507, "disk_full"),
     (BufferExhausted, 507, "buffer_full"),
@@ -89,6 +118,40 @@ STATUSES: tuple[tuple[type[ForebayError], int, str], ...] = (
     (Transient, 503, "try_again"),
     (ForebayError, 500, "fault"),
 )
+
+CODES: tuple[tuple[str, int, str], ...] = (
+    ("bad_request", 400, "A part of the request is wrong; `field` names it where it has a name."),
+    ("unauthorized", 401, "No key, or one that is not known, has expired or is revoked."),
+    ("forbidden", 403, "The key does not have the scope that this needs."),
+    ("queue_forbidden", 403, "The key is for other queues."),
+    ("wrong_host", 403, "The server is not called so: see `server.allowed_hosts`."),
+    (
+        "foreign_page",
+        403,
+        "A web page of another site sent it, or the header `X-Forebay: 1` is missing beside a cookie.",
+    ),
+    ("not_found", 404, "There is no such path, group, message or thing."),
+    ("method_not_allowed", 405, "The path is there and the method is not; `Allow` says which are."),
+    ("too_slow", 408, "The body did not arrive in `server.body_time`."),
+    ("no_letters", 409, "The queue keeps no dead letters."),
+    ("finished", 409, "Every group has finished the message."),
+    ("no_keys", 409, "No keys are in force: there is nothing to sign in with."),
+    ("too_large", 413, "The body, or one payload of it, is larger than allowed."),
+    ("unknown_encoding", 415, "The body's `Content-Encoding` is not known."),
+    ("too_many_attempts", 429, "Too many wrong keys came from this address."),
+    ("head_too_large", 431, "The head of the request is larger than allowed."),
+    ("bug", 500, "A fault of Forebay; the server's log has its traceback."),
+    ("not_here", 501, "Something that Queen does and Forebay does not."),
+    ("maintenance", 503, "Push maintenance is on, and this cannot be buffered."),
+    ("recovering", 503, "The server has not yet read what an earlier process buffered, or is stopping."),
+    (
+        "busy",
+        503,
+        "Requests that are under way hold all the memory that there is for bodies: see `server.memory_size`.",
+    ),
+    ("system", 503, "The operating system refuses: no handles, no permission. The outcome is unknown."),
+)
+"""The problems that the API finds itself. Those of the rooms below are in `STATUSES`."""
 
 JSON_PROBLEM = b"application/problem+json"
 
@@ -153,20 +216,31 @@ def unavailable(detail: str, code: str) -> Problem:
     return Problem(503, detail, code=code, headers=_retry_after())
 
 
+_WITH_FIELD = (FlowRefused, PolicyRefused, RecordsRefused, KeyRefused)
+
+
 def problem_of(error: ForebayError) -> Problem:
     """The answer to an error that came out of the rooms below."""
     for kind, status, code in STATUSES:
         if isinstance(error, kind):
             headers = _retry_after() if isinstance(error, Transient) else ()
             is_unknown = error.is_outcome_unknown if isinstance(error, StoreUnavailable | AppendFailed) else None
-            members = _members_of(error)
+            field = error.field if isinstance(error, _WITH_FIELD) else None
             return Problem(
-                status, str(error), code=code, is_outcome_unknown=is_unknown, headers=headers, members=members
+                status,
+                error.reason if isinstance(error, KeyRefused) else str(error),
+                code=code,
+                field=field,
+                is_outcome_unknown=is_unknown,
+                headers=headers,
+                members=_members_of(error),
             )
     raise InvariantBroken(f"no status for {type(error).__name__}")  # the last row is every error's
 
 
 def _members_of(error: ForebayError) -> dict[str, object] | None:
+    if isinstance(error, FlowRefused | PolicyRefused):
+        return {"faults": [{"field": fault.field, "message": fault.message} for fault in error.faults]}
     if isinstance(error, RangeGone):
         return {"firstSeq": error.first_seq}
     if isinstance(error, RangeIncomplete):
@@ -187,7 +261,7 @@ _ABSOLUTE_PATH = re.compile(r"(?<![\w./:])/(?:[^\s:'\"`]*/)?([^\s:'\"`/]+)")
 
 
 def without_paths(text: str, folders: Iterable[str]) -> str:
-    """What clients are told of a fault of ours: where on this machine it happened is for the log alone."""
+    """What clients read of a fault of ours: where on this machine it happened is for the log alone."""
     for folder in sorted(folders, key=len, reverse=True):
         text = text.replace(f"{folder}/", "").replace(folder, "the data directory")
     return _ABSOLUTE_PATH.sub(r"\1", text)

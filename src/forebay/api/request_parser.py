@@ -4,7 +4,8 @@ llhttp refuses what two parsers could read in two ways: a length beside chunks, 
 two lines. What it lets pass is refused here: two hosts, chunks in HTTP/1.0, chunks that are compressed as a whole. And
 limited: the size of a head, and of the trailers behind a body.
 
-A request whose head is known from before (see `known_heads`) goes past llhttp, with its body: that is most of them.
+A request whose head is known from before (see `request_head_cache`) goes past llhttp, with its body: that is most of
+them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import httptools
 
 from forebay.api.body_stream import BodyStream
 from forebay.api.exchange import Request
-from forebay.api.known_heads import Head, KnownHeads
 from forebay.api.problems import Problem, wrong
+from forebay.api.request_head_cache import Head, RequestHeadCache
 
 HEAD_BYTES_MAX = 64 * 1024
 VIEWED_BYTES_MIN = 16 * 1024
@@ -50,7 +51,9 @@ class RequestParser:
         "owes_continue",
     )
 
-    def __init__(self, waiting: deque[Request], on_wanted: Callable[[BodyStream], None], heads: KnownHeads) -> None:
+    def __init__(
+        self, waiting: deque[Request], on_wanted: Callable[[BodyStream], None], heads: RequestHeadCache
+    ) -> None:
         """`on_wanted` is called when a handler waits for the body that is arriving, or watches its client."""
         self._waiting = waiting
         self._on_wanted = on_wanted
@@ -191,7 +194,7 @@ class RequestParser:
         self._waiting.append(request)
         if self._begun and known_method and request.is_kept_alive and not is_version_1_0:
             self._heads.learn(self._begun, known_method, raw_path, query, self._headers)
-        self._begun = b""  # where the head of another request in the same data begins, nobody knows
+        self._begun = b""  # where the head of another request in the same data begins, is not known
         self._target = b""
         self._headers = []  # trailers come as headers too, and must not get among those of the head
         self._silent_bytes = 0

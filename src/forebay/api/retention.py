@@ -6,7 +6,9 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
+from forebay.access import audit, keys
 from forebay.api.clock_watch import WAIT_SECONDS, ClockWatch
 from forebay.broker.store import Store
 from forebay.clock import Clock
@@ -16,7 +18,7 @@ _log = logging.getLogger("forebay.api")
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """How old things may become, in seconds; those that begin with 0 are kept for ever unless told otherwise."""
+    """How old things may become, in seconds; those that begin with 0 are kept for ever unless set otherwise."""
 
     stage_seconds: float = 86_400.0
     commit_seconds: float = 30 * 86_400.0
@@ -24,6 +26,8 @@ class Ages:
     dead_letter_seconds: float = 0.0
     idle_group_seconds: float = 0.0
     empty_partition_seconds: float = 0.0
+    audit_seconds: float = 90 * 86_400.0
+    """Also of revoked keys."""
 
 
 @dataclass(slots=True)
@@ -55,10 +59,13 @@ class Retention:
         await self._expire("dead_letters", store.expire_dead_letters, ages.dead_letter_seconds)
         await self._expire("groups", store.expire_groups, ages.idle_group_seconds)
         await self._expire("partitions", store.expire_partitions, ages.empty_partition_seconds)
+        self.removed["admin_actions"] += await store.together(partial(audit.expire, ages.audit_seconds))
+        revoked_before_us = await store.time_us() - round(ages.audit_seconds * 1_000_000)
+        self.removed["keys"] += await store.together(partial(keys.forget_revoked, revoked_before_us))
         gone = self.removed - before
         if gone:
-            told = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(gone.items()))
-            _log.info("removed for their age: %s", told, extra={"action": "retention_removed"})
+            summary = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(gone.items()))
+            _log.info("removed for their age: %s", summary, extra={"action": "retention_removed"})
 
     async def _expire(self, kind: str, expire: Callable[[float], Awaitable[int]], seconds: float) -> None:
         if seconds:

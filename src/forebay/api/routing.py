@@ -8,29 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-from forebay.api.exchange import Answer, Request, StreamedAnswer
+from forebay.access.scopes import Scope as Scope
+from forebay.access.scopes import names_of
+from forebay.api.callers import ADMIN_BITS
+from forebay.api.exchange import Request, Response, StreamedResponse
 from forebay.api.parameters import Parameter, checked_name
 from forebay.api.problems import Problem, not_found, not_here, wrong
 
 if TYPE_CHECKING:
     from forebay.api.service import Service
 
-Handler = Callable[["Service", Request], Awaitable[Answer | StreamedAnswer]]
-_KNOWN_PATHS_MAX = 1000
-_KNOWN_PATH_BYTES_MAX = 300
+Handler = Callable[["Service", Request], Awaitable[Response | StreamedResponse]]
 
 
-class Scope(IntEnum):
-    """What a key allows; each includes those before it. `OPEN` needs no key."""
+class Queues(Enum):
+    """Which queues an operation concerns, for keys that are restricted to some. A `{queue}` of the path is checked
+    by the app, whatever stands here; everything else is the handler's to check.
+    """
 
-    OPEN = 0
-    READ = 1
-    WRITE = 2
-    ADMIN = 3
+    ALL = "all"
+    """All at once, or things beside queues: refused to restricted keys."""
+    NAMED = "named"
+    """Those that path, query or body name, or that ids of the request lead to."""
+    SHOWN = "shown"
+    """Those that the answer lists: a restricted key sees its own."""
 
 
 class Needs(IntEnum):
@@ -58,6 +63,7 @@ class Route:
     handler: Handler
     summary: str
     scope: Scope
+    """What a key has to allow."""
     answers: Mapping[int, Any] = field(default_factory=dict)
     """Type of the body by status; None for an answer without one, `Content` for one that is no JSON.
 
@@ -73,6 +79,28 @@ class Route:
     needs: Needs = Needs.STORE
     changes: bool = False
     """True for a GET that changes something: then there is no HEAD for it."""
+    or_scope: Scope = Scope.OPEN
+    """Another scope that will do as well. Where the request decides which, the handler checks."""
+    queues: Queues = Queues.ALL
+    needed: int = field(init=False)
+    """The bits of the scopes that will do."""
+    queue_place: int = field(init=False)
+    """Which parameter of the path is a queue; -1: none."""
+    is_admin_action: bool = field(init=False)
+    """Whether it is written into the audit log."""
+
+    def __post_init__(self) -> None:
+        names = self.parameter_names()
+        needed = self.scope | self.or_scope
+        object.__setattr__(self, "needed", needed)
+        object.__setattr__(self, "queue_place", names.index("queue") if "queue" in names else -1)
+        changes = self.changes or self.method != "GET"
+        object.__setattr__(self, "is_admin_action", changes and needed != 0 and not needed & ~ADMIN_BITS)
+
+    @property
+    def scopes(self) -> list[str]:
+        """The names of scopes that will do; none where no key is needed."""
+        return [] if not self.needed else names_of(self.needed) or ["admin"]
 
     @property
     def tag(self) -> str:
@@ -104,7 +132,6 @@ class Router:
         self._absent = absent or {}
         self._root = _Node()
         self._whole: dict[bytes, dict[str, Route]] = {}
-        self._known: dict[tuple[str, bytes], tuple[Route, tuple[str, ...]]] = {}
         for route in self.routes:
             self._add(route)
 
@@ -125,17 +152,6 @@ class Router:
         methods = self._whole.get(raw_path)
         if methods is not None and method in methods:
             return methods[method], ()
-        # Consumers ask for the same again and again.
-        known = self._known.get((method, raw_path))
-        if known is None:
-            known = self._found(method, raw_path)
-            if len(raw_path) <= _KNOWN_PATH_BYTES_MAX:
-                if len(self._known) >= _KNOWN_PATHS_MAX:
-                    self._known.clear()
-                self._known[method, raw_path] = known
-        return known
-
-    def _found(self, method: str, raw_path: bytes) -> tuple[Route, tuple[str, ...]]:
         methods, given, names = self._matched(raw_path)
         if method not in methods:
             if method == "HEAD" and "GET" in methods and not methods["GET"].changes:
@@ -144,10 +160,10 @@ class Router:
                 raise _not_allowed(method, methods)
         return methods[method], tuple([_decoded(value, name) for value, name in zip(given, names, strict=True)])
 
-    def options(self, raw_path: bytes) -> Answer:
+    def options(self, raw_path: bytes) -> Response:
         """What may be done there."""
         methods, _, _ = self._matched(raw_path)
-        return Answer(204, headers=((b"allow", ", ".join(allowed(methods)).encode()),))
+        return Response(204, headers=((b"allow", ", ".join(allowed(methods)).encode()),))
 
     def _matched(self, raw_path: bytes) -> tuple[dict[str, Route], list[bytes], list[str]]:
         given: list[bytes] = []

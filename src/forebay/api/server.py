@@ -13,24 +13,20 @@ import gc
 import logging
 import signal
 import socket
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from forebay.api.app import App
+from forebay.api.certificates import CertificateRefused, Certificates
 from forebay.api.connections import Connections
 from forebay.api.http_protocol import HttpProtocol
+from forebay.api.keyring import FOLLOW_SECONDS
 from forebay.api.service import Service
 from forebay.errors import Permanent
 
 BACKLOG = 2048
 COLLECT_AFTER_OBJECTS = 50_000
 """How many more containers are made than freed before the garbage collector looks; Python's own default is 700."""
-
-
-KEYS_SECONDS = 1.0
-"""How often the file of keys is looked at."""
 
 _log = logging.getLogger("forebay.api")
 
@@ -39,16 +35,12 @@ class AddressTaken(Permanent):
     """Something listens there already. Stop it, or take another port (`--port 0` finds a free one)."""
 
 
-class CertificateRefused(Permanent):
-    """The certificate or its key cannot be used. The server does not fall back to plain HTTP."""
-
-
 @dataclass(frozen=True, slots=True)
 class Listening:
     """Where and how."""
 
     socket: socket.socket
-    tls: ssl.SSLContext | None = None
+    certificates: Certificates | None = None
     stop_seconds: float = 30.0
     delay_seconds: float = 0.0
     """From the signal to stop until the socket is closed."""
@@ -56,7 +48,7 @@ class Listening:
     @property
     def url(self) -> str:
         host, port = self.socket.getsockname()[:2]
-        scheme = "https" if self.tls else "http"
+        scheme = "https" if self.certificates else "http"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
@@ -97,11 +89,14 @@ async def serve(
     try:
         # Before the store is there: `/healthz` has to answer, and `/readyz` to tell how recovery goes.
         accepting = await loop.create_server(
-            lambda: HttpProtocol(connections), sock=listening.socket, ssl=listening.tls, backlog=BACKLOG
+            lambda: HttpProtocol(connections),
+            sock=listening.socket,
+            ssl=listening.certificates.context if listening.certificates else None,
+            backlog=BACKLOG,
         )
         stopping = asyncio.create_task(stop.wait())
         starting = asyncio.create_task(service.start())
-        following = asyncio.create_task(_follow_keys(service))
+        following = asyncio.create_task(_follow_files(service, listening.certificates))
         try:
             await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not stop.is_set():
@@ -131,10 +126,21 @@ async def _delayed(hurry: asyncio.Event, seconds: float) -> None:
             await hurry.wait()
 
 
-async def _follow_keys(service: Service) -> None:
+async def _follow_files(service: Service, certificates: Certificates | None) -> None:
+    """Keys and certificate, when their files change."""
     while True:
-        await asyncio.sleep(KEYS_SECONDS)
-        service.follow_keys()
+        await asyncio.sleep(FOLLOW_SECONDS)
+        service.keyring.follow_here()
+        if certificates is not None:
+            follow_certificate(certificates)
+
+
+def follow_certificate(certificates: Certificates) -> None:
+    try:
+        if certificates.reload_if_changed():
+            _log.info("the certificate is read again", extra={"action": "certificate_read"})
+    except CertificateRefused as refused:
+        _log.error("the certificate in force stays so: %s", refused, extra={"action": "certificate_refused"})
 
 
 async def _ended(*tasks: asyncio.Task[object]) -> None:
@@ -152,26 +158,3 @@ def _collect_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 50)
-
-
-def tls_context(certificate: str, certificate_key: str) -> ssl.SSLContext | None:
-    """None without a certificate. A key alone is refused: its owner does not mean plain HTTP."""
-    if not certificate:
-        if certificate_key:
-            raise CertificateRefused(
-                f"{certificate_key}: a key without a certificate", remedy="Name its certificate: --server-certificate"
-            )
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load_certificate(context, certificate, certificate_key)
-    return context
-
-
-def load_certificate(context: ssl.SSLContext, certificate: str, certificate_key: str) -> None:
-    """Connections that are opened from now on get this one."""
-    try:
-        # First where it does no harm: a key that does not fit must not be half of what is in force.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, certificate_key or None)
-        context.load_cert_chain(certificate, certificate_key or None)
-    except (OSError, ssl.SSLError) as error:
-        raise CertificateRefused(f"{Path(certificate)}: {error}") from error

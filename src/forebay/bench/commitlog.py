@@ -3,7 +3,7 @@
 | figure                | beside                                                       | goal          |
 |-----------------------|--------------------------------------------------------------|---------------|
 | append 100 x 1 KiB    | `pwritev` + `fdatasync` of the same bytes                     | 0.8           |
-| 64 appenders x 1      | the same group commit, payloads only, no format; threads, tasks | 0.8           |
+| 64 appenders x 1      | the same grouping, payloads only, no format; threads, tasks  | 0.8           |
 | sequential read       | reading the file and its CRC, nothing else                    | 0.5 or 1.5M/s |
 | memory of a read      | a log a quarter of the size                                   | 1.2           |
 | open, 10,000 segments | open, 10 segments: time and resident memory                   | 1.5 and 1.2   |
@@ -17,16 +17,18 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 from crc32c import crc32c
 
 from forebay.bench import peers
+from forebay.bench.batched_log import BatchedLog
 from forebay.bench.harness import Figure, at_least, at_most, in_process, rate
 from forebay.commitlog import CommitLog, LogOptions
 from forebay.commitlog.group_commit import GroupCommit
 from forebay.filesystem import RealFile, RealFilesystem
+from forebay.model.batcher import Batcher
 from forebay.model.message import MessageBatch
 
 MESSAGE_BYTES = 1024
@@ -101,11 +103,9 @@ def _concurrent(directory: Path, rounds: int, appends: int) -> Iterator[Figure]:
             0.8,
             "64 tasks append one message each, durable",
             "messages/s",
-            lambda: rate(total, lambda: _in_tasks(lambda index: log.append_async(batches[index]), appends)),
+            lambda: rate(total, lambda: _in_tasks(lambda: _to_log(log, batches), appends)),
             beside,
-            lambda: rate(
-                total, lambda: _in_tasks(lambda index: bare.submit_async(values[index], MESSAGE_BYTES), appends)
-            ),
+            lambda: rate(total, lambda: _in_tasks(lambda: _to_file(raw, values), appends)),
             rounds=2 * rounds,
         )
 
@@ -122,13 +122,27 @@ def _in_threads(append_one: Callable[[int], object], appends: int) -> None:
         thread.join()
 
 
-def _in_tasks(append_one: Callable[[int], Awaitable[object]], appends: int) -> None:
-    async def produce(index: int) -> None:
+def _to_log(log: CommitLog, batches: Sequence[MessageBatch]) -> Callable[[int], Awaitable[object]]:
+    appends = BatchedLog(log)
+    return lambda index: appends.append(batches[index])
+
+
+def _to_file(raw: peers.RawFile, values: Sequence[bytes]) -> Callable[[int], Awaitable[object]]:
+    async def commit(payloads: Sequence[bytes]) -> list[None]:
+        return await asyncio.to_thread(raw.commit, list(payloads))
+
+    appends: Batcher[bytes, None] = Batcher(commit, size_max=64 << 20)
+    return lambda index: appends.submit(values[index], MESSAGE_BYTES)
+
+
+def _in_tasks(appender: Callable[[], Callable[[int], Awaitable[object]]], appends: int) -> None:
+    async def produce(append_one: Callable[[int], Awaitable[object]], index: int) -> None:
         for _ in range(appends):
             await append_one(index)
 
     async def run() -> None:
-        await asyncio.gather(*(produce(index) for index in range(APPENDERS)))
+        append_one = appender()
+        await asyncio.gather(*(produce(append_one, index) for index in range(APPENDERS)))
 
     asyncio.run(run())
 

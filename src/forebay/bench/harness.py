@@ -107,7 +107,7 @@ def alternate(ours: Measure, theirs: Measure, rounds: int) -> tuple[list[float],
     if rounds > 1:  # one round alone only shows that it works
         ours(), theirs()  # caches and imports are warm from here on
     for number in range(rounds):
-        # Who goes first changes, so that a disk which tires does not favour one side.
+        # The side that goes first changes, so that a disk which tires does not favour one side.
         if number % 2:
             other.append(theirs())
             own.append(ours())

@@ -58,7 +58,7 @@ class _Connection(asyncio.Protocol):
         self._fail(f"the server closed a connection: {error}")
 
     def _fail(self, reason: str) -> None:
-        # Told through the future: an exception in a callback would end the connection and let everybody wait.
+        # Raised through the future: an exception in a callback would end the connection and let all of them wait.
         if not self._done.done():
             self._done.set_exception(LoadRefused(reason))
 

@@ -1,11 +1,12 @@
 """The broker: queues, partitions, groups, leases and dead letters, on a store.
 
-A *queue* is a numbered log of messages. A *partition* is a FIFO lane in it. A *group* has a cursor in every partition
-and takes messages by *leasing* them: for a time they are its own, and nobody else of the group gets the partition.
+A *queue* is a numbered log of messages. A *partition* is a part of it in FIFO order. A *group* has a cursor in every
+partition and takes messages by *leasing* them: for a time they are its own, and no other consumer of the group gets the
+partition.
 
-`delivery` decides who gets what, as pure functions. `store` says what is asked of storage, in the values of `messages`,
-`overview` and `bulk`; `stores/` holds the variants, and one contract suite holds them to the same behaviour. `waiting`
-lets consumers wait for messages.
+`delivery` decides which consumer gets what, as pure functions. `store` says what storage has to do, in the values of
+`messages`, `overview` and `bulk`; `stores/` holds the variants, and one contract suite holds them to the same
+behaviour. `waiting` lets consumers wait for messages.
 
 **What is promised**
 
@@ -15,8 +16,8 @@ lets consumers wait for messages.
   becomes a dead letter. Crashes and lease ends count as attempts.
 - Messages of one partition are delivered in order to one consumer of a group at a time.
 - A failed message gives the rest of its batch back: when it is due again, so are they, and they have lost no attempt.
-- A claim that reached nobody, because its client had gone, counts for nothing and is available at once.
-- A deleted message is delivered to nobody any more, and nobody waits for it. Its transactionId may be used again.
+- A claim that did not reach its client, because that had gone, counts for nothing and is available at once.
+- A deleted message is not delivered any more, and no group waits for it. Its transactionId may be used again.
 - A transaction of pushes and acks happens as a whole or not at all.
 
 **Limits.** What is given out at once, by a pop, a page of messages or a page of dead letters, ends with the message

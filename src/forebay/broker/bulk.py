@@ -1,4 +1,4 @@
-"""Many messages at once, as columns: what is asked for and what is told. The protocol is in `forebay.broker.arrow`."""
+"""Many messages at once, as columns: requests and responses. The protocol is in `forebay.broker.arrow`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class QueueBounds(NamedTuple):
     """What the next message gets. Everything below it can be read and never changes."""
     size_bytes: int
     seq_at_time: int | None = None
-    """The first message made at the time asked for, or later; `next_seq` when there is none."""
+    """The first message made at the requested time, or later; `next_seq` when there is none."""
     identity: str = ""
     """Of this queue, and of no other that had or will have its name."""
     removed_seq: int = 0
-    """The last message that retention removed, of the partitions asked for; 0 when there is none."""
+    """The last message that retention removed, of the requested partitions; 0 when there is none."""
     lost: tuple[LostSpan, ...] = ()
-    """What cannot be read any more, of the partitions asked for."""
+    """What cannot be read any more, of the requested partitions."""
 
 
 class LostSpan(NamedTuple):
@@ -51,12 +51,12 @@ class RangeRequest(NamedTuple):
     identity: str | None = None
     """Of the queue that is meant: another one of its name is refused (`QueueReplaced`)."""
     removed_up_to: int | None = None
-    """What retention removed up to this seq may be absent. Of the partitions asked for nothing else may: what is
-    missing behind it, or was lost, is told (`RangeIncomplete`). None: only a front that is missing is told."""
+    """What retention removed up to this seq may be absent. Of the requested partitions nothing else may: what is
+    missing behind it, or was lost, raises `RangeIncomplete`. None: only a front that is missing raises it."""
 
 
 class StageName(NamedTuple):
-    """Who staged what: `epoch` is committed once per queue and `write`, `part` is for people."""
+    """Which writer staged what: `epoch` is committed once per queue and `write`, `part` is for people."""
 
     producer: str
     epoch: str
@@ -110,4 +110,4 @@ class StageFigures(NamedTuple):
     stages: int
     size_bytes: int
     expired: int
-    """Stages that nobody committed in time, since the store was opened."""
+    """Stages that were not committed in time, since the store was opened."""

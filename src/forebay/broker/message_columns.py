@@ -1,7 +1,7 @@
 """Messages on their way out, column by column: so they are stored, and so they can be answered.
 
 A message costs a Python object wherever it is touched by itself, and most of what a pop does with a batch it does to
-all of its messages alike. Who wants single messages takes them from here too: they are made when they are asked for.
+all of its messages alike. Single messages are taken from here too: they are made when they are read.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from forebay.broker.delivery import Answer, Answered, Lease
+from forebay.broker.delivery import Answered, Lease, Verdict
 from forebay.model.queue import DEFAULT_GROUP
 
 ANSWER_BYTES_MAX = 64 << 20
@@ -25,7 +25,7 @@ class PushItem(msgspec.Struct, frozen=True, gc=False):
     partition: str
     payload: bytes
     transaction_id: str
-    """Never empty: minted by whoever received the message when the producer gave none."""
+    """Never empty: minted where the message was received, when the producer gave none."""
     is_minted: bool = False
     """Whether the id was minted: then it cannot be a duplicate, and no index is kept of it."""
     trace_id: str = ""
@@ -69,6 +69,9 @@ class PopRequest(NamedTuple):
     """Of payloads; the message that reaches it is the last one."""
     lease_seconds: int = 0
     """How long the lease lasts; 0 for as long as the queue says."""
+    whole_leases: bool = False
+    """Whether what a lost lease covered is given out again as it was: all of it that is not answered, of all its
+    partitions, and nothing else, whatever the limits above are. A pop that has messages already ends there."""
     check: Callable[[Sequence[Message]], None] | None = None
     """Is shown what the pop is about to claim. If it raises, so does the pop, and nothing is claimed."""
 
@@ -106,7 +109,7 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     partition_id: str
     group: str
     lease: Lease
-    answer: Answer
+    answer: Verdict
 
 
 class Acknowledged(msgspec.Struct, frozen=True, gc=False):

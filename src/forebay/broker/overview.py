@@ -1,11 +1,16 @@
-"""What a store tells of its queues, groups, dead letters and traces, and how they are asked for."""
+"""What a store tells of its queues, groups, dead letters and traces, and the filters of these calls."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from forebay.broker.messages import Message
+from forebay.model.histogram import Histogram
 from forebay.model.queue import Queue
+
+PIECE_LETTERS_MAX = 500
+"""Removed or pushed again in one cycle of a store."""
 
 
 class QueueStatus(NamedTuple):
@@ -61,6 +66,26 @@ class GroupLag(NamedTuple):
     lag_seconds: float
     leased: int
     last_active_us: int
+    dead_letters: int = 0
+    """That are kept."""
+
+
+class StoreTimes(NamedTuple):
+    """How long a store takes over what it does."""
+
+    commit: Histogram
+    """Over work that is committed together."""
+    append: Histogram | None = None
+    sync: Histogram | None = None
+    """Over what a commit log makes durable, and the disk's part of that. None without one."""
+
+
+class StoreFigures(NamedTuple):
+    """All queues and groups in numbers, as of one moment."""
+
+    queues: Sequence[QueueStatus]
+    groups: Sequence[GroupLag]
+    at_us: int
 
 
 class SeekTarget(NamedTuple):
@@ -70,6 +95,25 @@ class SeekTarget(NamedTuple):
     """The next message delivered is the first with this seq or a higher one."""
     time_us: int | None = None
     to_end: bool = False
+
+
+class SeekPreview(NamedTuple):
+    """What a seek would change for a group, in messages that are kept now."""
+
+    from_seq: int
+    """The seq that the target stands for at this moment."""
+    is_new: bool
+    """There is no such group: it would be made, and has everything before it until then."""
+    partitions: int
+    waiting: int
+    """Not finished by the group, leased ones included."""
+    waiting_after: int
+    skipped: int
+    """Those that wait and would not be delivered any more."""
+    repeated: int
+    """Those that the group has passed and would get, again or for the first time."""
+    leased: int
+    """Those that a consumer holds: its answers would be refused."""
 
 
 class DeadLetterFilter(NamedTuple):

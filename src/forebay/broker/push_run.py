@@ -1,7 +1,7 @@
 """Messages of one partition on their way in, column by column: as most requests with many messages bring them.
 
-What is done with such messages is done to all of them alike, so nobody makes an object for each. Who wants single
-messages takes them from here too: they are made when they are asked for.
+What is done with such messages is done to all of them alike, so no object is made for each. Single messages are taken
+from here too: they are made when they are read.
 
 Ask `type(items) is PushRun`: `isinstance` takes ten times as long for what is none, because a `Sequence` is abstract.
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from forebay.broker.arrow.outgoing import has_marked, with_payloads
 from forebay.broker.arrow.staged_rows import content_of
 from forebay.broker.bulk import Content, RangeRequest, Staged, StageName
 from forebay.broker.encryption import MARK, Address, Cipher, plain_form, stored_form
+from forebay.broker.forwarding_store import ForwardingStore
 from forebay.broker.message_columns import MessageColumns, columns_of
 from forebay.broker.messages import (
     ANSWER_BYTES_MAX,
@@ -39,16 +40,13 @@ from forebay.model.queue import Queue, QueueOptions
 T = TypeVar("T")
 
 
-class SealedStore:
-    """Everything that is not named here goes straight to the store behind it."""
+class SealedStore(ForwardingStore):
+    """What is not overridden here has no payloads in it."""
 
     def __init__(self, inner: Store, cipher: Cipher | None) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._cipher = cipher
         self._encrypted: set[str] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
     async def configure(self, queue: str, options: QueueOptions, namespace: str, task: str) -> Queue:
         if options.encryption_enabled and self._cipher is None:
@@ -56,7 +54,7 @@ class SealedStore:
         return await self._inner.configure(queue, options, namespace, task)
 
     def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
-        # Who has no key cannot seal what is refused, and need not wait for that.
+        # A store without a key cannot seal what is refused, and need not wait for that.
         push = self._inner.push
         return push(self._stored(items)) if self._cipher is None else self._sealed(items, push)
 
@@ -140,6 +138,8 @@ class SealedStore:
 
     async def pop(self, request: PopRequest) -> Popped:
         popped = await self._inner.pop(request._replace(check=self._check_opens))
+        if not popped.messages:
+            return popped
         columns = columns_of(popped.messages)
         if not columns.payloads.may_hold(MARK):
             return popped if columns is popped.messages else popped._replace(messages=columns)

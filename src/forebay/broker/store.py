@@ -13,8 +13,8 @@ The values it speaks in: `messages` for the way in and out, `overview` for looki
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from forebay.broker.bulk import (
     CommitOutcome,
@@ -46,16 +46,22 @@ from forebay.broker.overview import (
     LostMessages,
     PartitionStatus,
     QueueStatus,
+    SeekPreview,
     SeekTarget,
+    StoreFigures,
+    StoreTimes,
     TraceEvent,
 )
+from forebay.broker.room_work import Work
 from forebay.model.queue import Queue, QueueOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
+
 Waker = Callable[[str, int], None]
-"""Told of every commit that made messages available, or due at another time: the queue's name, and how many."""
+"""Called after every commit that made messages available, or due at another time: the queue's name, and how many."""
 
 PUSH_MAINTENANCE = "maintenance.push"
 POP_MAINTENANCE = "maintenance.pop"
@@ -95,7 +101,8 @@ class Store(Protocol):
     def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
         """Store the messages in order, durably, all or none; one answer each.
 
-        Queues and partitions are made as needed. An id that its partition holds already is answered as a duplicate.
+        Queues and partitions are made as needed. An id that its partition holds already is answered as a duplicate. A
+        store may answer a push to more than 8 queues item by item: `failed` is not stored, `unknown` may be.
         """
 
     # the way out
@@ -103,8 +110,9 @@ class Store(Protocol):
     async def pop(self, request: PopRequest) -> Popped:
         """Claim messages. A new group that starts at a time (`new`, `from`) makes the queue that it names.
 
-        Fewer than asked for if their payloads are large (`bytes_max`): a consumer that asked for too much must not
-        take the server down, and then its messages' attempts.
+        Fewer than requested if their payloads are large (`bytes_max`): a consumer that requested too much must not
+        take the server down, and then its messages' attempts. With `whole_leases` a lease that was lost comes again as
+        one, as long as all pops of the group want that.
         """
 
     async def seconds_until_due(self, request: PopRequest) -> float | None:
@@ -118,19 +126,20 @@ class Store(Protocol):
     async def complete(self, lease_ids: Sequence[str]) -> list[Completed | None]:
         """Finish leases as a whole: what is held under one and not answered yet is completed, as if by an ack each.
 
-        None for a lease that nobody holds: for it nothing changed.
+        None for a lease that is not held: for it nothing changed.
         """
 
     async def extend(self, lease_id: str, seconds: int) -> int | None:
-        """Until when the lease now lasts (microseconds), for all its partitions; None when nobody holds it.
+        """Until when the lease now lasts (microseconds), for all its partitions; None when it is not held.
 
         A lease that was yielded by a failure is the holder's alone again.
         """
 
-    async def release(self, lease_id: str) -> bool:
-        """Undo a claim that reached nobody: no attempt was counted, and all of it is available at once.
+    async def release(self, lease_id: str, *, as_whole: bool = False) -> bool:
+        """Undo a claim that did not reach its client: no attempt was counted, and all of it is available at once.
 
-        What was answered meanwhile stays answered. False when nobody holds the lease.
+        What was answered meanwhile stays answered. With `as_whole` what is left stays together for the next pop with
+        `whole_leases`. False when the lease is not held.
         """
 
     async def transact(
@@ -142,8 +151,23 @@ class Store(Protocol):
 
     async def groups(self, queue: str | None = None) -> list[GroupLag]: ...
 
+    def times(self) -> StoreTimes:
+        """How long its work took since it was made, as it is counted on."""
+
+    def dropped(self) -> Mapping[str, int]:
+        """Messages that this store has given up since it was opened and kept no dead letter of, by the kind of reason.
+
+        As the queues' options say: `attempts`, `ttl`, `max_wait`.
+        """
+
+    async def figures(self) -> StoreFigures:
+        """All queues and groups, as of one moment. For metrics and pages: it looks at every partition."""
+
     async def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
         """Set the group's cursors, on one partition or all; returns how many. Leases on them end."""
+
+    async def preview_seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> SeekPreview:
+        """What such a seek would skip and repeat at this moment. Nothing changes, and no group is made."""
 
     async def delete_group(self, group: str, queue: str | None) -> int:
         """Forget the group, on one queue or all; returns how many partitions knew it."""
@@ -181,7 +205,7 @@ class Store(Protocol):
     async def message(self, partition_id: str, transaction_id: str) -> Message | None: ...
 
     async def delete_message(self, partition_id: str, transaction_id: str) -> bool:
-        """Remove one message: nobody gets it or sees it any more, and who holds it cannot answer it.
+        """Remove one message: it is not delivered or shown any more, and a consumer that holds it cannot answer it.
 
         Its id is free again. Its traces and dead letters stay. False when it is not there.
         """
@@ -232,6 +256,24 @@ class Store(Protocol):
     async def forget_flow(self, name: str) -> bool:
         """False when there is none. A worker that still has it tells of it again."""
 
+    # whose is it: for callers that may touch some queues only
+
+    async def queues_of(
+        self, *, partition_ids: Sequence[str] = (), lease_ids: Sequence[str] = (), stage_ids: Sequence[str] = ()
+    ) -> set[str]:
+        """The queues that these partitions, leases and stages are of. What is not there, or no more, has none."""
+
+    # other rooms: `forebay.broker.room_work`
+
+    async def together(self, begin: Callable[[], Work[T]], *, has_stages: bool = False) -> T:
+        """Do a room's work in one transaction, durably; returns what it returns. What it raises undoes all of it.
+
+        `has_stages`: it commits stages, which may take long.
+        """
+
+    async def look(self, begin: Callable[[], Work[T]]) -> T:
+        """Do work that only asks, of one state of the store. It does not wait for work that changes something."""
+
     # the store as a whole
 
     async def flag(self, name: str) -> bool:
@@ -251,7 +293,7 @@ class Store(Protocol):
     async def expire_groups(self, seconds: float) -> int:
         """Forget groups that have not popped for this long and hold no lease; returns how many, by queue.
 
-        One that comes back is a new group. In pieces: one that comes back meanwhile may get messages again.
+        One that comes back is a new group, also if it comes back in this moment.
         """
 
     async def expire_partitions(self, seconds: float) -> int:
@@ -270,13 +312,13 @@ class Store(Protocol):
         """Note where a reader stands that is no group: what is finished from that seq on is not removed for so long.
 
         It is forgotten after that, or with 0 seconds. Durable like an ack. Returns whether it was held until now.
-        Messages that are too old whoever has finished them go all the same.
+        Messages that are too old go all the same, finished or not.
         """
 
     async def read_batches(self, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
         """Messages as batches of `arrow.WIRE_SCHEMA`, in seq order; `RangeGone` where retention was faster.
 
-        What is wrong with the request is raised here; the batches are read while somebody asks for them.
+        What is wrong with the request is raised here; the batches are read while the caller iterates.
         """
 
     async def stage(
@@ -287,7 +329,7 @@ class Store(Protocol):
         batches: Sequence[pa.RecordBatch],
         content: Content | None = None,
     ) -> Staged:
-        """Keep messages (`arrow.STAGED_SCHEMA`) durably until they are committed. Nobody sees them before.
+        """Keep messages (`arrow.STAGED_SCHEMA`) durably until they are committed. They are not visible before.
 
         `content`: of the rows as their producer gave them, where that is known; else it is that of `batches`.
         """

@@ -1,21 +1,21 @@
-"""Long polling: consumers that wait for messages, and who is woken when some arrive.
+"""Long polling: consumers that wait for messages, and which of them are woken when some arrive.
 
-A consumer that finds nothing parks in a *line*: the consumers of one group that asked for the same thing (a queue, one
-partition of it, or a namespace and task). All of a line would get the same messages, so waking more of them than there
+A consumer that finds nothing parks in a *waiting list*: the consumers of one group with the same request (a queue, one
+partition of it, or a namespace and task). All of a list would get the same messages, so waking more of them than there
 are messages is wasted work. The rules:
 
-- A commit of `n` messages wakes up to `n` of each line that they may be for, first come first served.
+- A commit of `n` messages wakes up to `n` of each list that they may be for, first come first served.
 - A consumer that took a full batch wakes the next: there may be more than it could carry.
-- What ends by time (a lease, a delay, a retry) is announced by nobody. But whoever found nothing asked the store when
-  the first of these is due, and at that time the first of the line is woken to look (`look_again_in`). When it finds
+- What ends by time (a lease, a delay, a retry) is not announced. But a consumer that found nothing has learned when
+  the first of these is due, and at that time the first of the list is woken to look (`look_again_in`). When it finds
   something it wakes the next. An answer that changes such a time is announced like a message.
-- For whatever was missed there is a net: twice a second the first of a line is woken in the same way. At most
-  `NET_LINES_MAX` lines are looked after at once, in turn; a server with more lines looks at each of them less often.
-- A consumer that goes away while it waits is out of its line at once. If it had been woken already, it passes that on.
+- For whatever was missed there is a net: twice a second the first of a list is woken in the same way. At most
+  `NET_LISTS_MAX` lists are looked after at once, in turn; a server with more lists looks at each of them less often.
+- A consumer that goes away while it waits is out of its list at once. If it had been woken already, it passes that on.
 
-The store tells of a queue and a count, not of partitions; whoever pushed here tells the partition as well
+The store tells of a queue and a count, not of partitions; a push through this server gives the partition as well
 (`announce_partition`). A consumer of one partition is therefore woken exactly by a push through this server, and by
-its turn among `PARTITION_LOOKS_MIN` lines per commit, or by the net, when it was made through another.
+its turn among `PARTITION_LOOKS_MIN` lists per commit, or by the net, when it was made through another.
 
 Nothing here is durable and nothing is popped here: a wake-up is a hint to ask the store, a lost one costs half a
 second, and a superfluous one a look. A parked consumer costs one future and one timer.
@@ -31,17 +31,17 @@ from typing import NamedTuple, TypeVar
 from forebay.broker.messages import PushItem
 
 NET_SECONDS = 0.5
-NET_LINES_MAX = 200
+NET_LISTS_MAX = 200
 PARTITION_LOOKS_MIN = 8
-"""Lines for one partition that look after a commit of which only the queue is known."""
+"""Lists for one partition that look after a commit of which only the queue is known."""
 LOOK_SECONDS_MIN = 0.02
-"""How soon a line looks again because of a time that has come: a store may say "now" and still find nothing."""
+"""How soon a list looks again because of a time that has come: a store may say "now" and still find nothing."""
 BELONGINGS_MAX = 100_000
 """Queues whose namespace and task are remembered here."""
 
 
 class Wanted(NamedTuple):
-    """What a line waits for. Without a queue: any queue of the namespace and task (empty: any)."""
+    """What a list waits for. Without a queue: any queue of the namespace and task (empty: any)."""
 
     group: str
     queue: str = ""
@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
         return self.namespace in ("", namespace) and self.task in ("", task)
 
 
-class Line:
+class WaitingList:
     """Consumers that wait for the same thing, in order of arrival."""
 
     __slots__ = ("missed", "parked", "timer", "visits", "wanted")
@@ -65,7 +65,7 @@ class Line:
         self.timer: asyncio.TimerHandle | None = None
         """When something is due that only waits for its time."""
         self.missed = 0
-        """Wake-ups that found nobody parked. A consumer that was just looking then looks again before it parks."""
+        """Wake-ups that found no consumer parked. A consumer that was just looking then looks again before it parks."""
 
     def wake(self, count: int, *, by_net: bool = False) -> None:
         for _ in range(min(count, len(self.parked))):
@@ -97,13 +97,13 @@ class Line:
 class Visit:
     """One consumer's stay: enter before the first look, so that nothing can arrive unseen between look and wait."""
 
-    __slots__ = ("_has_looked_in_vain", "_missed_before", "_room", "is_abandoned", "is_by_net", "is_woken", "line")
+    __slots__ = ("_has_looked_in_vain", "_missed_before", "_room", "is_abandoned", "is_by_net", "is_woken", "waiting")
 
-    def __init__(self, room: WaitingRoom, line: Line) -> None:
+    def __init__(self, room: WaitingRoom, waiting: WaitingList) -> None:
         self._room = room
-        self._missed_before = line.missed
+        self._missed_before = waiting.missed
         self._has_looked_in_vain = False
-        self.line = line
+        self.waiting = waiting
         self.is_woken = False
         self.is_by_net = False
         self.is_abandoned = False
@@ -113,39 +113,39 @@ class Visit:
         loop = asyncio.get_running_loop()
         if self._room.is_closed or self.is_abandoned or deadline <= loop.time():
             return False
-        if self.line.missed != self._missed_before:
-            self._missed_before = self.line.missed
+        if self.waiting.missed != self._missed_before:
+            self._missed_before = self.waiting.missed
             return True
         future: asyncio.Future[bool] = loop.create_future()
-        self.line.parked[self] = future
+        self.waiting.parked[self] = future
         if self._has_looked_in_vain:
-            # It was the first of its line, and still is.
-            self.line.parked.move_to_end(self, last=False)
+            # It was the first of its list, and still is.
+            self.waiting.parked.move_to_end(self, last=False)
         timer = loop.call_at(deadline, _time_is_over, future)
         try:
             return await future
         finally:
             timer.cancel()
-            self.line.parked.pop(self, None)
-            self._missed_before = self.line.missed
+            self.waiting.parked.pop(self, None)
+            self._missed_before = self.waiting.missed
 
     def looked(self, found: int, batch: int) -> None:
-        """The store was asked. Where there may be more than was found, the next one is to look as well."""
+        """The store has answered. Where there may be more than was found, the next one is to look as well."""
         self._has_looked_in_vain = self.is_woken and not found
         if found >= batch or (self.is_by_net and found):
-            self.line.wake(1)
+            self.waiting.wake(1)
         self.is_woken = self.is_by_net = False
 
     def look_again_in(self, seconds: float | None) -> None:
-        """The store was asked when something is due; None: nothing waits for its time."""
+        """The store has said when something is due; None: nothing waits for its time."""
         if seconds is not None and not self._room.is_closed:
             loop = asyncio.get_running_loop()
-            self.line.look_at(loop, loop.time() + max(seconds, LOOK_SECONDS_MIN))
+            self.waiting.look_at(loop, loop.time() + max(seconds, LOOK_SECONDS_MIN))
 
     def abandon(self) -> None:
         """The client has gone away: wait no longer, and look no more."""
         self.is_abandoned = True
-        future = self.line.parked.pop(self, None)
+        future = self.waiting.parked.pop(self, None)
         if future is not None:
             _time_is_over(future)
 
@@ -160,58 +160,58 @@ def _time_is_over(future: asyncio.Future[bool]) -> None:
 
 
 class WaitingRoom:
-    """All lines of one server. Lives on one event loop; `on_available` alone may be called from anywhere."""
+    """All lists of one server. Lives on one event loop; `on_available` alone may be called from anywhere."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.is_closed = False
         self._loop = loop
-        self._lines: OrderedDict[Wanted, Line] = OrderedDict()
-        # The same lines again, by what they wait for: whole queues, single partitions, namespaces and tasks.
-        self._for_queue: dict[str, dict[Wanted, Line]] = {}
-        self._for_partitions_of: dict[str, OrderedDict[Wanted, Line]] = {}
-        self._for_partition: dict[tuple[str, str], dict[Wanted, Line]] = {}
-        self._selecting: dict[Wanted, Line] = {}
+        self._lists: OrderedDict[Wanted, WaitingList] = OrderedDict()
+        # The same lists again, by what they wait for: whole queues, single partitions, namespaces and tasks.
+        self._for_queue: dict[str, dict[Wanted, WaitingList]] = {}
+        self._for_partitions_of: dict[str, OrderedDict[Wanted, WaitingList]] = {}
+        self._for_partition: dict[tuple[str, str], dict[Wanted, WaitingList]] = {}
+        self._selecting: dict[Wanted, WaitingList] = {}
         self._belongings: dict[str, tuple[str, str]] = {}
         self._net: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         """How many consumers are parked."""
-        return sum(len(line.parked) for line in self._lines.values())
+        return sum(len(waiting.parked) for waiting in self._lists.values())
 
     def by_queue(self) -> Counter[str]:
         """How many wait for each queue; for a namespace or task as a whole under no name."""
-        return Counter(line.wanted.queue for line in self._lines.values() for _ in line.parked)
+        return Counter(waiting.wanted.queue for waiting in self._lists.values() for _ in waiting.parked)
 
     def enter(self, wanted: Wanted) -> Visit:
-        line = self._lines.get(wanted)
-        if line is None:
-            line = self._lines[wanted] = Line(wanted)
-            self._file(line)
-        line.visits += 1
+        waiting = self._lists.get(wanted)
+        if waiting is None:
+            waiting = self._lists[wanted] = WaitingList(wanted)
+            self._file(waiting)
+        waiting.visits += 1
         if self._net is None:
             self._net = self._loop.call_later(NET_SECONDS, self._cast)
-        return Visit(self, line)
+        return Visit(self, waiting)
 
     def left(self, visit: Visit) -> None:
-        line = visit.line
+        waiting = visit.waiting
         if visit.is_woken:
             visit.is_woken = False
-            line.wake(1)
-        line.visits -= 1
-        if not line.visits:
-            line.forget_time()
-            del self._lines[line.wanted]
-            self._unfile(line.wanted)
+            waiting.wake(1)
+        waiting.visits -= 1
+        if not waiting.visits:
+            waiting.forget_time()
+            del self._lists[waiting.wanted]
+            self._unfile(waiting.wanted)
 
-    def _file(self, line: Line) -> None:
-        wanted = line.wanted
+    def _file(self, waiting: WaitingList) -> None:
+        wanted = waiting.wanted
         if not wanted.queue:
-            self._selecting[wanted] = line
+            self._selecting[wanted] = waiting
         elif wanted.partition is None:
-            self._for_queue.setdefault(wanted.queue, {})[wanted] = line
+            self._for_queue.setdefault(wanted.queue, {})[wanted] = waiting
         else:
-            self._for_partitions_of.setdefault(wanted.queue, OrderedDict())[wanted] = line
-            self._for_partition.setdefault((wanted.queue, wanted.partition), {})[wanted] = line
+            self._for_partitions_of.setdefault(wanted.queue, OrderedDict())[wanted] = waiting
+            self._for_partition.setdefault((wanted.queue, wanted.partition), {})[wanted] = waiting
 
     def _unfile(self, wanted: Wanted) -> None:
         if not wanted.queue:
@@ -224,29 +224,29 @@ class WaitingRoom:
 
     def on_available(self, queue: str, count: int) -> None:
         """The store's waker: there are so many more, or something is due at another time than before."""
-        if self._lines:
+        if self._lists:
             self._loop.call_soon_threadsafe(self.announce, queue, count)
 
     def announce(self, queue: str, count: int) -> None:
-        """Messages of the queue became available: wake as many as there are messages, in every line for it."""
-        for line in list(self._for_queue.get(queue, {}).values()):
-            line.wake(count)
+        """Messages of the queue became available: wake as many as there are messages, in every list for it."""
+        for waiting in list(self._for_queue.get(queue, {}).values()):
+            waiting.wake(count)
         if single := self._for_partitions_of.get(queue):
             for _ in range(min(len(single), max(count, PARTITION_LOOKS_MIN))):
-                wanted, line = next(iter(single.items()))
+                wanted, waiting = next(iter(single.items()))
                 # To the end, so that the next commit wakes others.
                 single.move_to_end(wanted)
-                line.wake(1)
+                waiting.wake(1)
         if self._selecting:
             belonging = self._belongings.get(queue)
-            for line in list(self._selecting.values()):
-                if belonging is None or line.wanted.matches(*belonging):
-                    line.wake(count)
+            for waiting in list(self._selecting.values()):
+                if belonging is None or waiting.wanted.matches(*belonging):
+                    waiting.wake(count)
 
     def announce_partition(self, queue: str, partition: str) -> None:
         """A message was pushed to this partition through this server."""
-        for line in list(self._for_partition.get((queue, partition), {}).values()):
-            line.wake(1)
+        for waiting in list(self._for_partition.get((queue, partition), {}).values()):
+            waiting.wake(1)
 
     def announce_items(self, items: Sequence[PushItem]) -> None:
         """Messages were stored through this server."""
@@ -255,7 +255,7 @@ class WaitingRoom:
                 self.announce_partition(item.queue, item.partition)
 
     @property
-    def has_lines_for_partitions(self) -> bool:
+    def has_lists_for_partitions(self) -> bool:
         return bool(self._for_partition)
 
     def learn(self, queue: str, namespace: str, task: str) -> None:
@@ -267,35 +267,35 @@ class WaitingRoom:
         self._belongings.pop(queue, None)
 
     def cast_net(self) -> None:
-        """Let the first of each line look, up to `NET_LINES_MAX` lines; the others come first next time."""
-        for _ in range(min(NET_LINES_MAX, len(self._lines))):
-            wanted, line = next(iter(self._lines.items()))
-            self._lines.move_to_end(wanted)
-            line.wake(1, by_net=True)
+        """Let the first of each list look, up to `NET_LISTS_MAX` lists; the others come first next time."""
+        for _ in range(min(NET_LISTS_MAX, len(self._lists))):
+            wanted, waiting = next(iter(self._lists.items()))
+            self._lists.move_to_end(wanted)
+            waiting.wake(1, by_net=True)
 
     def _cast(self) -> None:
-        self._net = self._loop.call_later(NET_SECONDS, self._cast) if self._lines and not self.is_closed else None
+        self._net = self._loop.call_later(NET_SECONDS, self._cast) if self._lists and not self.is_closed else None
         self.cast_net()
 
     def close(self) -> None:
-        """Send everybody home; nobody waits here any more."""
+        """Send all consumers home; none waits here any more."""
         self.is_closed = True
         if self._net is not None:
             self._net.cancel()
             self._net = None
-        for line in self._lines.values():
-            line.forget_time()
-            while line.parked:
-                _, future = line.parked.popitem(last=False)
+        for waiting in self._lists.values():
+            waiting.forget_time()
+            while waiting.parked:
+                _, future = waiting.parked.popitem(last=False)
                 _time_is_over(future)
 
 
-_Place = TypeVar("_Place", str, tuple[str, str])
-_Lines = TypeVar("_Lines", bound=MutableMapping[Wanted, Line])
+_Key = TypeVar("_Key", str, tuple[str, str])
+_Lists = TypeVar("_Lists", bound=MutableMapping[Wanted, WaitingList])
 
 
-def _drop(homes: MutableMapping[_Place, _Lines], place: _Place, wanted: Wanted) -> None:
-    lines = homes[place]
-    del lines[wanted]
-    if not lines:
-        del homes[place]
+def _drop(homes: MutableMapping[_Key, _Lists], key: _Key, wanted: Wanted) -> None:
+    lists = homes[key]
+    del lists[wanted]
+    if not lists:
+        del homes[key]

@@ -24,6 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 import forebay
 from forebay.cli import output
 from forebay.cli.dashes import Options, respell
+from forebay.cli.listing import ListingGroup
 from forebay.cli.output import ExitCode
 from forebay.cli.usable_paths import as_unusable
 from forebay.errors import ForebayError, InvariantBroken
@@ -41,6 +42,7 @@ EXAMPLES = (
     ("forebay config check forebay.yaml", "all faults of a settings file at once"),
     ("forebay log inspect orders --data-dir forebay-data", "what a queue's commit log holds"),
 )
+HELP = ("-h", "--help", "-help")
 CLOSING = (
     "`forebay COMMAND --help` explains a command. Long options work with one dash or two.",
     "Documentation: docs/ in the source tree; begin with docs/quickstart.md.",
@@ -65,10 +67,11 @@ COMMANDS = (
     Command("pop", "forebay.cli.pop_command:pop", "Take messages, print and acknowledge them.", "Messages"),
     Command("ack", "forebay.cli.pop_command:ack", "Finish what `pop --no-ack` has leased.", "Messages"),
     Command("tail", "forebay.cli.pop_command:tail", "Look at the last messages, and follow.", "Messages"),
-    Command("queues", "forebay.cli.broker_commands:queues", "List queues.", "Messages"),
-    Command("groups", "forebay.cli.broker_commands:groups", "List groups and their lag.", "Messages"),
-    Command("dlq", "forebay.cli.broker_commands:dlq", "List, replay and purge dead letters.", "Messages"),
-    Command("flows", "forebay.cli.flows_command:app", "Check, list, run, pause and resume flows.", "Flows"),
+    Command("queues", "forebay.cli.queues_command:app", "List, show, configure and delete queues.", "Messages"),
+    Command("groups", "forebay.cli.groups_command:app", "List groups and their lag; seek and delete them.", "Messages"),
+    Command("dlq", "forebay.cli.dlq_command:app", "List, replay and purge dead letters.", "Messages"),
+    Command("flows", "forebay.cli.flows_command:app", "Check, define, list, run, pause and resume flows.", "Flows"),
+    Command("parcels", "forebay.cli.parcels_command:app", "List, show, resume, replay and cancel parcels.", "Flows"),
     Command("worker", "forebay.cli.worker_command:worker", "Run flows on Spark.", "Flows"),
     Command(
         "config",
@@ -85,6 +88,8 @@ COMMANDS = (
         "Inspect, verify and salvage a send queue's directory.",
         "Export",
     ),
+    Command("keys", "forebay.cli.keys_command:app", "Make, list, rotate and revoke API keys.", "Operating"),
+    Command("maintenance", "forebay.cli.maintenance_command:app", "Hold pushes or pops, and let go on.", "Operating"),
     Command("log", "forebay.cli.log_command:app", "Inspect, verify and salvage a commit log.", "Operating"),
     Command("buffers", "forebay.cli.buffers_command:app", "List, show, retry and export buffer files.", "Operating"),
     Command("audit", "forebay.cli.audit_command:audit", "Recount every queue, and compare.", "Operating"),
@@ -216,7 +221,7 @@ def _call(root: LazyGroup, spelled: list[str]) -> int:
 def spelled_for(root: LazyGroup, words: Sequence[str]) -> tuple[list[str], str]:
     """Respell the words by the options of the commands they name; returns them and the path of the last command.
 
-    A group that is named without a command gets `--help`.
+    A group that is named without a command gets `list` if it lists (`ListingGroup`), else `--help`.
     """
     command: Any = root
     path = ["forebay"]
@@ -224,6 +229,7 @@ def spelled_for(root: LazyGroup, words: Sequence[str]) -> tuple[list[str], str]:
     left = list(words)
     while True:
         is_group = isinstance(command, TyperGroup)
+        left = _with_command(command, left)
         done, left = respell(left, _options_of(command), up_to_argument=is_group)
         spelled += done
         below = _below(command, left[0]) if is_group and left else None
@@ -236,18 +242,27 @@ def spelled_for(root: LazyGroup, words: Sequence[str]) -> tuple[list[str], str]:
     return [*spelled, *(["--help"] if alone else left)], " ".join(path)
 
 
+def _with_command(command: Any, words: list[str]) -> list[str]:
+    """A group that lists when it is named alone gets the command `list`, unless help is requested."""
+    if not isinstance(command, ListingGroup) or (words and (words[0] in HELP or not words[0].startswith("-"))):
+        return words
+    return [command.command_alone, *words]
+
+
 def _below(group: Any, name: str) -> Any:
     return group.loaded(name) if isinstance(group, LazyGroup) else group.commands.get(name)
 
 
 def _root(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=lambda asked: _version(asked))] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=lambda is_wanted: _version(is_wanted))
+    ] = False,
 ) -> None:
     """Typer calls this before every sub-command; the options that stand before it belong here."""
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_wanted: bool) -> None:
+    if is_wanted:
         output.say(f"forebay {forebay.__version__}")
         raise typer.Exit
 

@@ -1,7 +1,8 @@
 """`forebay audit`: read every message of every queue, and compare with what the server says.
 
 It works beside producers and consumers. What changes while it counts is counted again, a few times; a queue that never
-rests is then checked for what no change can excuse, and told as `moving`. See `ledger` for what is compared.
+rests is then checked for what no change can excuse, and reported as `moving`. See `recount` for what is compared, and
+`audit_stages` for parcels and send queues.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ import pyarrow.compute as pc
 import typer
 
 from forebay.cli import output
-from forebay.cli.ledger import Balance, GroupFigures, QueueFigures, Recount, balance_of, done_of
+from forebay.cli.audit_stages import LOOKS_MAX, PAGE, StageBalance, file_balances, flow_balances
 from forebay.cli.output import ExitCode, Format, OutputOption
+from forebay.cli.recount import Balance, GroupFigures, QueueFigures, Recount, balance_of, done_of
 from forebay.cli.server_option import DEFAULT_URL, KeyOption, connected
 from forebay.client import Client, Refused
 from forebay.errors import Permanent
 
-LOOKS_MAX = 5
-PAGE = 1000
 NOT_FOUND, GONE = 404, 410
 
 
@@ -35,7 +35,10 @@ def audit(
     api_key: KeyOption = None,
     output_format: OutputOption = Format.TABLE,
 ) -> None:
-    """Recount every queue from its messages and compare with the server's figures. Exits with 1 if they differ."""
+    """Recount messages and parcels and compare with the server's figures. Exits with 1 if they differ.
+
+    All queues, flows and send queues, or the messages of one queue.
+    """
     with connected(url, api_key) as client:
         names = _queue_names(client) if queue is None else [queue]
         balances = []
@@ -48,7 +51,8 @@ def audit(
                 advance(1)
         notes = _notes(client.get("/api/v1/status/buffers"), {*names}, is_all=queue is None)
         lost = _lost(client, [balance for balance in balances if balance.figures.lost])
-    is_balanced = not any(balance.differences for balance in balances)
+        stages = [*flow_balances(client), *file_balances(client)] if queue is None else []
+    is_balanced = not any(one.differences for one in balances) and not any(one.differences for one in stages)
     if output_format is Format.JSON:
         output.show_json(
             {
@@ -56,10 +60,13 @@ def audit(
                 "notes": notes,
                 "lost": lost,
                 "queues": [_document(balance) for balance in balances],
+                "stages": [_stage_document(balance) for balance in stages],
             }
         )
     else:
-        _show(balances, lost, notes, is_balanced=is_balanced)
+        _show_queues(balances, lost)
+        _show_stages(stages)
+        _show_verdict(balances, stages, notes, is_balanced=is_balanced)
     if not is_balanced:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -68,7 +75,7 @@ def audit(
 
 
 def _queue_names(client: Client) -> list[str]:
-    return [found["name"] for found in _pages(client, "/api/v1/resources/queues", "queues")]
+    return [found["name"] for found in _pages(client, "/api/v1/resources/queues", "queues", internal="true")]
 
 
 def _pages(client: Client, path: str, member: str, **query: object) -> Iterator[dict[str, Any]]:
@@ -99,12 +106,12 @@ def _balance(client: Client, name: str) -> Balance | None:
 
 
 def _figures(client: Client, name: str) -> QueueFigures:
-    told = client.get(f"/api/v1/status/queues/{quote(name, safe='')}")
-    queue = told["queue"]
+    shown = client.get(f"/api/v1/status/queues/{quote(name, safe='')}")
+    queue = shown["queue"]
     partitions = _pages(client, "/api/v1/resources/partitions", "partitions", queue=name)
     groups = [
         GroupFigures(one["name"], one["totalLag"], one["leased"], _dead(client, name, one["name"]))
-        for one in told["consumerGroups"]
+        for one in shown["consumerGroups"]
     ]
     return QueueFigures(
         name,
@@ -159,7 +166,7 @@ def _notes(buffers: dict[str, Any], known: set[str], *, is_all: bool) -> list[st
 # telling
 
 
-def _show(balances: list[Balance], lost: list[dict[str, Any]], notes: list[str], *, is_balanced: bool) -> None:
+def _show_queues(balances: list[Balance], lost: list[dict[str, Any]]) -> None:
     numbers = ("accepted", "in buffer", "stored", "removed", "lost", "dead")
     rows = [
         (
@@ -170,7 +177,7 @@ def _show(balances: list[Balance], lost: list[dict[str, Any]], notes: list[str],
             balance.figures.removed,
             balance.figures.lost,
             balance.figures.dead,
-            _verdict(balance),
+            _verdict(balance.differences, is_exact=balance.is_exact),
         )
         for balance in balances
     ]
@@ -189,9 +196,29 @@ def _show(balances: list[Balance], lost: list[dict[str, Any]], notes: list[str],
         columns_lost = ("queue", "partition", "lost seqs", "messages", "found", "reason")
         output.show_table(columns_lost, rows_lost, right=("messages",))
         output.say()
+
+
+def _show_stages(stages: list[StageBalance]) -> None:
+    if stages:
+        rows = [
+            (one.stage, one.name, one.accepted, _parts_text(one), _verdict(one.differences, is_exact=one.is_exact))
+            for one in stages
+        ]
+        output.show_table(("stage", "name", "accepted", "of which", "verdict"), rows, right=("accepted",))
+        output.say()
+
+
+def _parts_text(balance: StageBalance) -> str:
+    return ", ".join(f"{count} {part}" for part, count in balance.parts.items() if count) or "nothing"
+
+
+def _show_verdict(balances: list[Balance], stages: list[StageBalance], notes: list[str], *, is_balanced: bool) -> None:
     for balance in balances:
         for difference in balance.differences:
             output.say(f"difference: queue {balance.figures.name!r}: {difference}")
+    for one in stages:
+        for difference in one.differences:
+            output.say(f"difference: {one.stage} {one.name!r}: {difference}")
     for note in notes:
         output.say(f"note: {note}")
     stored = sum(balance.recount.stored for balance in balances)
@@ -203,15 +230,26 @@ def _seqs(lost: dict[str, Any]) -> str:
     return f"{lost['firstSeq']}-{lost['lastSeq']}"
 
 
-def _verdict(balance: Balance) -> str:
-    if balance.differences:
+def _verdict(differences: list[str], *, is_exact: bool) -> str:
+    if differences:
         return "DIFFERENT"
-    return "balanced" if balance.is_exact else "balanced, moving"
+    return "balanced" if is_exact else "balanced, moving"
 
 
 def _group_row(group: GroupFigures, figures: QueueFigures) -> tuple[object, ...]:
     waiting = group.lag - group.leased
     return (figures.name, group.name, done_of(group, figures), waiting, group.leased, group.dead, figures.buffered)
+
+
+def _stage_document(balance: StageBalance) -> dict[str, object]:
+    return {
+        "stage": balance.stage,
+        "name": balance.name,
+        "accepted": balance.accepted,
+        "parts": dict(balance.parts),
+        "exact": balance.is_exact,
+        "differences": balance.differences,
+    }
 
 
 def _document(balance: Balance) -> dict[str, object]:

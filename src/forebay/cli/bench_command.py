@@ -217,6 +217,67 @@ def export(
         _report("export", figures, output_format)
 
 
+@app.command()
+def dispatch(
+    rounds: SparkRounds = None,
+    directory: Directory = Path(),
+    quick: Quick = False,
+    output_format: OutputOption = Format.TABLE,
+) -> None:
+    """Parcels through dispatch beside a bare loop on Valkey. Exits with 1 if a goal is missed."""
+    # Imported here: it imports PostgreSQL's and Valkey's clients, for which no other command has to wait.
+    from forebay.bench.dispatch import suite as dispatch_suite
+
+    kind = dispatch_suite.DispatchPlan.quick if quick else dispatch_suite.DispatchPlan
+    plan = kind() if rounds is None else kind(rounds)
+    with (
+        tempfile.TemporaryDirectory(prefix="forebay-bench-", dir=directory.absolute()) as scratch,
+        closing(dispatch_suite.suite(Path(scratch), plan, output.tell)) as figures,
+    ):
+        _report("dispatch", figures, output_format)
+
+
+@app.command()
+def flows(
+    rounds: SparkRounds = None,
+    directory: Directory = Path(),
+    quick: Quick = False,
+    output_format: OutputOption = Format.TABLE,
+) -> None:
+    """Flows on parcels beside files, streams, one another and a clock. Exits with 1 if a goal is missed."""
+    # Imported here: it imports PySpark, for which no other command has to wait.
+    from forebay.bench.flows import suite as flows_suite
+    from forebay.bench.flows.plan import FlowsPlan
+
+    kind = FlowsPlan.quick if quick else FlowsPlan
+    plan = kind() if rounds is None else kind(rounds)
+    with (
+        tempfile.TemporaryDirectory(prefix="forebay-bench-", dir=directory.absolute()) as scratch,
+        closing(flows_suite.suite(Path(scratch), plan, output.tell)) as figures,
+    ):
+        _report("flows", figures, output_format)
+
+
+@app.command()
+def page(
+    rounds: SparkRounds = None,
+    directory: Directory = Path(),
+    quick: Quick = False,
+    output_format: OutputOption = Format.TABLE,
+) -> None:
+    """The web page: first paint, what polling costs, and /metrics. Exits with 1 if a goal is missed."""
+    # Imported here: it imports clients of servers for tests, for which no other command has to wait.
+    from forebay.bench import page as page_suite
+
+    kind = page_suite.PagePlan.quick if quick else page_suite.PagePlan
+    plan = kind() if rounds is None else kind(rounds)
+    with (
+        tempfile.TemporaryDirectory(prefix="forebay-bench-", dir=directory.absolute()) as scratch,
+        closing(page_suite.suite(Path(scratch), plan, output.tell)) as figures,
+    ):
+        _report("page", figures, output_format)
+
+
 def _report(
     suite: str, figures: Iterator[Figure], output_format: Format, *, without: Sequence[str] | None = None
 ) -> None:

@@ -13,7 +13,6 @@ from msgspec import Raw, Struct
 
 from forebay.broker.encryption import Cipher
 from forebay.cli import output
-from forebay.cli.buffer_files import FileEvents, events_of
 from forebay.cli.buffer_tables import damage_document
 from forebay.cli.push_command import push_items
 from forebay.cli.push_lines import REQUEST_BYTES_MAX
@@ -23,6 +22,7 @@ from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.event import Event, item_of
 from forebay.ingest.frames import Damage
+from forebay.ingest.inspection import FileEvents, events_of
 
 
 class PushLine(Struct, rename="camel", omit_defaults=True, gc=False):
@@ -84,7 +84,7 @@ def retry_file(client: Client, path: Path, cipher: Cipher | None, *, batch: int 
     """Push the file's messages in order, and rename it when all are accepted. Nothing is pushed if one cannot be."""
     done = Retried()
     base = path.parent.parent if path.parent.name == "failed" else path.parent
-    with _drained_by_nobody_else(base, path):
+    with _drained_here_alone(base, path):
         events = events_of(path)
         position = events.drained_bytes
         for found in events_of(path, position):
@@ -119,7 +119,7 @@ def _requests(events: FileEvents, path: Path, cipher: Cipher | None, batch: int)
 
 
 @contextmanager
-def _drained_by_nobody_else(base: Path, path: Path) -> Iterator[None]:
+def _drained_here_alone(base: Path, path: Path) -> Iterator[None]:
     """A server that drains the directory would lose a file under its hands."""
     directory = BufferDirectory(RealFilesystem(), base)
     if not (base / "drain.lock").exists():  # a file by itself
@@ -137,7 +137,7 @@ def _drained_by_nobody_else(base: Path, path: Path) -> Iterator[None]:
 
 
 def _rename_if_all(path: Path, base: Path, position: int, done: Retried) -> None:
-    """Unless somebody appended meanwhile: then the rest is pushed first."""
+    """Unless another process appended meanwhile: then the rest is pushed first."""
     filesystem = RealFilesystem()
     lock = filesystem.wait_for_lock(base / "append.lock") if (base / "append.lock").exists() else None
     try:

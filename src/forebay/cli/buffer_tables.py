@@ -11,11 +11,11 @@ from typing import Any
 
 from forebay.broker.encryption import Cipher
 from forebay.cli import output
-from forebay.cli.buffer_files import DirectoryView, FileEvents, FileView, Found
 from forebay.config.units import format_size
 from forebay.errors import Permanent
 from forebay.ingest.event import Event, item_of
 from forebay.ingest.frames import Damage
+from forebay.ingest.inspection import DirectoryView, FileEvents, FileView, Found
 
 PAYLOAD_CHARACTERS = 80
 QUEUES_SHOWN = 5
@@ -72,27 +72,27 @@ def _age_seconds(accepted_us: int) -> float:
     return max(0.0, time.time() - accepted_us / 1e6)
 
 
-def show_server(told: dict[str, Any]) -> None:
+def show_server(status: dict[str, Any]) -> None:
     """What `/api/v1/status/buffers` says."""
-    health = "the store takes messages" if told["dbHealthy"] else f"the store is away: {told['reason']}"
+    health = "the store takes messages" if status["dbHealthy"] else f"the store is away: {status['reason']}"
     output.say(health)
-    if told["recovering"]:
-        output.say(f"recovering: {told['recovering']}")
-    if not told["isDrainer"]:
+    if status["recovering"]:
+        output.say(f"recovering: {status['recovering']}")
+    if not status["isDrainer"]:
         output.say("another process drains the directory; what follows is this one's part")
     output.say(
-        f"{told['pending']:,} events wait, {told['failed']:,} are refused; {format_size(told['bytes'])} bytes, "
-        f"the oldest {told['oldestSeconds']:,.1f} s; {told['partitionsHeld']:,} partitions held"
+        f"{status['pending']:,} events wait, {status['failed']:,} are refused; {format_size(status['bytes'])} bytes, "
+        f"the oldest {status['oldestSeconds']:,.1f} s; {status['partitionsHeld']:,} partitions held"
     )
-    if told["queues"]:
+    if status["queues"]:
         output.say()
-        rows = sorted(told["queues"].items(), key=lambda pair: -pair[1])
+        rows = sorted(status["queues"].items(), key=lambda pair: -pair[1])
         output.show_table(("queue", "events"), rows, right=("events",))
-    if told["failedFiles"]:
+    if status["failedFiles"]:
         output.say()
-        failed = [(one["name"], one["queue"], format_size(one["bytes"])) for one in told["failedFiles"]]
+        failed = [(one["name"], one["queue"], format_size(one["bytes"])) for one in status["failedFiles"]]
         output.show_table(("failed file", "queue", "size"), failed, right=("size",))
-    for title, names in (("damaged", told["damagedFiles"]), ("unknown", told["unknownFiles"])):
+    for title, names in (("damaged", status["damagedFiles"]), ("unknown", status["unknownFiles"])):
         for name in names:
             output.say(f"{title}: {name}")
 

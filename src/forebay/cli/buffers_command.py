@@ -1,4 +1,4 @@
-"""`forebay buffers`: what waits in buffer files, in which state, and getting it out of files that nobody drains.
+"""`forebay buffers`: what waits in buffer files, in which state, and getting it out of files that no server drains.
 
 `list`, `show` and `export` change nothing and work beside a running server. A running server offers its failed files to
 the store again every second, by itself. `retry` is for files that no server drains any more, such as those of a
@@ -21,7 +21,6 @@ import typer
 from forebay.assemble import queue_cipher
 from forebay.broker.encryption import Cipher
 from forebay.cli import output
-from forebay.cli.buffer_files import events_of, view_of
 from forebay.cli.buffer_retry import push_line, retry_file
 from forebay.cli.buffer_tables import (
     damage_document,
@@ -38,6 +37,7 @@ from forebay.cli.server_option import DEFAULT_URL, KeyOption, connected
 from forebay.cli.settings_flags import with_settings
 from forebay.config.load import Loaded, load
 from forebay.errors import Permanent
+from forebay.ingest.inspection import events_of, view_of
 
 app = typer.Typer(help="List, show, retry and export buffer files.")
 
@@ -65,8 +65,8 @@ def list_files(
     is_json = output_format is Format.JSON
     if server is not None:
         with connected(server, api_key) as client:
-            told = client.get("/api/v1/status/buffers")
-        (output.show_json if is_json else show_server)(told)
+            status = client.get("/api/v1/status/buffers")
+        (output.show_json if is_json else show_server)(status)
         return
     from forebay.assemble import buffer_directory  # brings the whole server, which the other commands do without
 

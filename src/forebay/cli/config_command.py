@@ -6,7 +6,7 @@ as on the machine that runs Forebay. `show` answers for here and now: file, envi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +18,9 @@ from forebay.cli.settings_flags import with_settings
 from forebay.config.listing import listed
 from forebay.config.load import Loaded, count_in_file, load
 from forebay.config.masking import masked
+from forebay.config.units import format_size
 from forebay.errors import SettingFault, SettingsRefused
+from forebay.sendqueue.sizing import memory_limit_bytes, share_bytes
 
 app = typer.Typer(help="Check a settings file; show the settings in effect and where each came from.")
 
@@ -47,16 +49,31 @@ def show(loaded: Loaded, output_format: OutputOption = Format.TABLE) -> None:
 
     The weakest first: defaults, profile, YAML file, environment, flags.
     """
-    shown = [
-        (key, masked(value) if isinstance(value, str) else value, loaded.origins[key])
+    shown: dict[str, tuple[object, object]] = {
+        key: (masked(value) if isinstance(value, str) else value, loaded.origins[key])
         for key, value in loaded.values().items()
-    ]
-    shown += listed(loaded.file, loaded.destinations, loaded.exports)
+    }
+    shown |= {key: (value, origin) for key, value, origin in listed(loaded.file, loaded.destinations, loaded.exports)}
+    shown |= {key: (value, origin) for key, value, origin in _shares_of_memory(loaded)}
     if output_format is Format.JSON:
-        output.show_json({key: {"value": value, "origin": str(origin)} for key, value, origin in shown})
+        output.show_json({key: {"value": value, "origin": str(origin)} for key, (value, origin) in shown.items()})
     else:
-        rows = [(key, _as_yaml(value), origin) for key, value, origin in shown]
+        rows = [(key, _as_yaml(value), origin) for key, (value, origin) in shown.items()]
         output.show_table(("key", "value", "origin"), rows)
+
+
+def _shares_of_memory(loaded: Loaded) -> Iterator[tuple[str, object, str]]:
+    """`max_bytes` of send queues where `memory_percent` is in force: what it comes to here."""
+    base = loaded.settings.exporter.queue
+    queues = {"exporter.queue": base}
+    for one in loaded.destinations:
+        is_as_base = one.queue.is_share_of_memory == base.is_share_of_memory
+        if not is_as_base or one.queue.memory_percent != base.memory_percent:
+            queues[f"destinations.{one.name}.queue"] = one.queue
+    for section, queue in queues.items():
+        if queue.is_share_of_memory:
+            origin = f"memory_percent {queue.memory_percent:g} of {format_size(memory_limit_bytes())}"
+            yield f"{section}.max_bytes", format_size(share_bytes(queue.memory_percent)), origin
 
 
 def _show_faults(file: Path, faults: Sequence[SettingFault], output_format: Format) -> None:

@@ -1,4 +1,4 @@
-"""`forebay demo`: see it work, in a directory of its own; what it does is told in `forebay.cli.demo`."""
+"""`forebay demo`: see it work, in a directory of its own; what it does is described in `forebay.cli.demo`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Annotated
 import typer
 
 from forebay.cli import output
-from forebay.cli.demo.result import Comparison, DemoResult
-from forebay.cli.demo.story import run
+from forebay.cli.demo.result import Audit, Comparison, DemoResult
 from forebay.cli.output import ExitCode, Format, OutputOption
 
 PREFIX = "forebay-demo-"
@@ -27,7 +26,10 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the directory with data and flows, to look at.")] = False,
     output_format: OutputOption = Format.TABLE,
 ) -> None:
-    """See Forebay work: clicks through queues and Spark, the server killed with -9 in the middle, nothing lost."""
+    """See Forebay work: clicks through queues and Spark to a destination, all of them killed or away, nothing lost."""
+    # Imported here: it imports a web server and OpenTelemetry's protobufs, for which `--help` does not have to wait.
+    from forebay.cli.demo.story import run
+
     with _directory(keep) as directory:
         result = asyncio.run(run(directory, messages))
     if keep:
@@ -58,8 +60,13 @@ def _directory(keep: bool) -> Iterator[Path]:
         yield Path(scratch)
 
 
+def _of_all(found: Comparison) -> str:
+    """Here the event that ends the last minute counts as a click too: one more than was requested is all of them."""
+    return f"{found.found:,} of {found.expected:,} clicks, with the closing one"
+
+
 def _show(result: DemoResult) -> None:
-    pushing = result.pushing
+    pushing, delivery = result.pushing, result.delivery
     rows = [
         ("accepted, each durable", f"{pushing.accepted:,} clicks"),
         ("  before the server was killed with -9", f"{pushing.accepted_before_kill:,} clicks"),
@@ -67,18 +74,26 @@ def _show(result: DemoResult) -> None:
         ("processed: parsed, joined, in a queue", f"{result.joined.found:,} clicks"),
         ("delivered: per minute and region, in a queue", _delivered(result.per_minute)),
         ("delivered: the same, in Parquet", _delivered(result.parquet)),
+        ("processed: enriched, scored, in a queue", _of_all(result.scored)),
+        ("delivered: the same, over HTTP, counted by key", _of_all(delivery.clicks)),
+        ("  sent again, after an answer was lost", f"{delivery.sent_again:,} clicks"),
+        ("delivered: metrics, by remote write", f"{delivery.samples.found:,} of {delivery.samples.expected:,} samples"),
         ("lost", f"{result.lost:,}"),
         ("duplicated", f"{result.duplicated:,}"),
         ("wrong", f"{result.wrong:,}"),
+        ("parcels", ", ".join(f"{count:,} {state}" for state, count in sorted(result.parcels.items()))),
+        ("forebay audit", _audited(result.audit)),
         ("pushed, while Spark started", f"{pushing.clicks_per_second:,.0f} clicks/s"),
         ("Spark was ready after", f"{result.spark_start_seconds:.1f} s"),
         ("the backlog joined, from then on", f"{result.backlog_clicks_per_second:,.0f} clicks/s"),
         ("the server answered again after the kill in", f"{pushing.outage_seconds:.1f} s"),
+        ("another worker was ready after the kill in", f"{result.worker_seconds:.1f} s"),
+        ("the destination was away for", f"{delivery.away_seconds:.1f} s"),
     ]
     if result.latency is not None:
         waited = result.latency
         rows += [
-            ("push to joined result, the kill included: median", f"{waited.median_seconds:.1f} s"),
+            ("push to joined result, the kills included: median", f"{waited.median_seconds:.1f} s"),
             ("  99 %", f"{waited.p99_seconds:.1f} s"),
             ("  slowest", f"{waited.max_seconds:.1f} s"),
         ]
@@ -89,6 +104,11 @@ def _show(result: DemoResult) -> None:
     heads = ("minute", "region", "clicks", "ms")
     found = [(f"{row['minute']:%H:%M}", row["region"], f"{row['clicks']:,}", f"{row['ms']:,}") for row in result.rows]
     output.show_table(heads, [*found, ("…",) * len(heads)], title="from Parquet:", right=heads[2:])
+
+
+def _audited(audit: Audit) -> str:
+    verdict = "balanced" if audit.is_balanced else "NOT balanced"
+    return f"{verdict}: {audit.messages:,} messages in {audit.queues} queues"
 
 
 def _delivered(place: Comparison) -> str:

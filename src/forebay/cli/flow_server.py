@@ -1,6 +1,6 @@
 """A worker's word to the servers: in a thread of its own, so that a flow which takes long to start holds up nothing.
 
-About once a second all that is new is told and what people want is heard. While no server answers, what was heard last
+About once a second all that is new is reported and orders are fetched. While no server answers, what was fetched last
 holds, and what there is to tell waits.
 """
 
@@ -61,6 +61,7 @@ class FlowServer:
         self._names = list(names)
         self._tell = tell
         self._reports: dict[str, FlowReport] = {}
+        self._parcel_reports: dict[str, FlowReport] = {}
         self._known: dict[str, FlowReport | None] = {}
         self._wishes: dict[str, Wish] = {}
         self._is_over = threading.Event()
@@ -79,6 +80,10 @@ class FlowServer:
     def report(self, reports: Sequence[FlowReport]) -> None:
         self._reports = {report.name: report for report in reports}
 
+    def report_parcels(self, reports: Sequence[FlowReport]) -> None:
+        """Hand over how flows on parcels stand, which need no leave to run."""
+        self._parcel_reports = {report.name: report for report in reports}
+
     def __enter__(self) -> FlowServer:
         self._exchange()
         self._thread.start()
@@ -96,7 +101,11 @@ class FlowServer:
 
     def _exchange(self) -> None:
         """Tell and hear, if a server answers."""
-        body = {"worker": self._worker, "names": self._names, "flows": list(self._reports.values())}
+        body = {
+            "worker": self._worker,
+            "names": self._names,
+            "flows": [*self._reports.values(), *self._parcel_reports.values()],
+        }
         try:
             answer = self._client.post("/api/v1/flows/reports", msgspec.to_builtins(body))
             orders = msgspec.convert(answer, _Orders)
@@ -114,6 +123,6 @@ class FlowServer:
 
 
 def pause(client: Client, name: str, *, is_paused: bool, is_new: bool) -> None:
-    """Have a flow paused or resumed; `is_new`: also one that no worker has told of yet."""
+    """Have a flow paused or resumed; `is_new`: also one that no worker has reported yet."""
     word = "pause" if is_paused else "resume"
     client.post(f"/api/v1/flows/{quote(name, safe='')}/{word}{'?new=true' if is_new else ''}", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Session = Any
 """A SparkSession. Only the room `spark` imports PySpark."""
+
+_AFTER_NAME = re.compile(r"\s*=\s*|\s+")
 
 ServerUrlOption = Annotated[
     str | None,
@@ -78,7 +81,13 @@ def spark_for(settings: SparkSettings, url: str | None = None, api_key: str | No
 
     # PySpark logs every refused query with its stack; the commands tell the cause themselves.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    config = {"spark.driver.memory": f"{settings.memory // 2**20}m", **_ui(settings), **properties_of(settings)}
+    config = {
+        "spark.driver.memory": f"{settings.memory // 2**20}m",
+        # Jobs of parcels run beside each other: none waits until all tasks of another are done.
+        "spark.scheduler.mode": "FAIR",
+        **_ui(settings),
+        **properties_of(settings),
+    }
     spark = spark_session(settings.master, url=url, api_key=api_key, config=config, on_progress=output.tell)
     if not settings.master.startswith("sc://"):
         spark.sparkContext.setLogLevel("ERROR")
@@ -103,8 +112,9 @@ def properties_of(settings: SparkSettings) -> Mapping[str, str]:
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        name, _, value = line.strip().replace("=", " ", 1).partition(" ")
-        if not value.strip():
+        # The name ends at the first `=` or space; a value may hold more of both, as options of Java do.
+        name, *rest = _AFTER_NAME.split(line.strip(), maxsplit=1)
+        if not rest or not rest[0]:
             raise Permanent(f"spark.properties: {settings.properties} line {number}: {name!r} has no value")
-        found[name] = value.strip()
+        found[name] = rest[0]
     return found

@@ -164,7 +164,7 @@ def fail_usage(message: str, *, usage: str, help_command: str) -> None:
 
 
 def report_bug(error: BaseException) -> None:
-    """Show an exception that nobody meant to raise. The command ends with exit code 70."""
+    """Show an exception that was not raised on purpose. The command ends with exit code 70."""
     text = str(error).removeprefix("BUG: ") or "no message"
     tell(f"forebay: BUG: {type(error).__name__}: {text}")
     tell("  Nothing you typed should lead here. Please report it together with what follows:")

@@ -1,4 +1,4 @@
-"""One child process of `forebay up` or `forebay demo`: somebody takes its lines, and it does not outlive its parent."""
+"""One child process of `forebay up` or `forebay demo`: a thread reads its lines, and it does not outlive its parent."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ STOP_SECONDS_MAX = 60.0
 STEADY_SECONDS = 300.0
 """A part that has run this long is well: earlier ends do not count any more."""
 
-# The kernel sends the part SIGTERM when its parent dies; what follows is told in `orphans`. The parent may have died
-# before that was arranged, which the comparison finds. Its own session keeps the terminal's Ctrl-C from it: `up`
+# The kernel sends the part SIGTERM when its parent dies; what follows is described in `orphans`. The parent may have
+# died before that was arranged, which the comparison finds. Its own session keeps the terminal's Ctrl-C from it: `up`
 # stops it.
 _LAUNCH = """
 import ctypes, os, signal, sys

@@ -95,7 +95,7 @@ def _tell_lease(client: Client, place: Address, found: Sequence[Message]) -> Non
 
 
 def ack(
-    lease: Annotated[str, typer.Argument(metavar="LEASE", help="As `forebay pop --no-ack` told it.")],
+    lease: Annotated[str, typer.Argument(metavar="LEASE", help="As `forebay pop --no-ack` printed it.")],
     url: UrlOption = DEFAULT_URL,
     api_key: KeyOption = None,
 ) -> None:
@@ -117,12 +117,12 @@ def tail(
     api_key: KeyOption = None,
     output_format: OutputOption = Format.TABLE,
 ) -> None:
-    """Print the last messages of a queue without taking them from anybody."""
+    """Print the last messages of a queue without taking them from any group."""
     place = place_of(queue)
     with connected(url, api_key) as client:
         status = client.get(f"/api/v1/resources/queues/{quoted(place.queue)}", {"limit": 1})
         from_seq = _start_of_last(client, place, lines, int(status["firstSeq"]), int(status["nextSeq"]))
-        # Who does not follow is not kept by messages that arrive faster than they are printed.
+        # A call that does not follow is not kept by messages that arrive faster than they are printed.
         end = None if follow else int(status["nextSeq"])
         while True:
             for message in _messages(client, place, from_seq, end):
@@ -137,8 +137,8 @@ def tail(
 def _start_of_last(client: Client, place: Address, count: int, first_seq: int, end: int) -> int:
     """From which seq on there are so many messages below `end`; the first one if there are fewer.
 
-    Seqs count the whole queue, so nobody knows how far back that is where other partitions lie between. It looks back
-    in steps that grow, and at no message twice.
+    Seqs count the whole queue, so it is not known how far back that is where other partitions lie between. It looks
+    back in steps that grow, and at no message twice.
     """
     start, step = end, count
     while count > 0 and start > first_seq:

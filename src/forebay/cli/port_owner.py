@@ -1,4 +1,4 @@
-"""Who listens on a port: read from /proc, as far as this user may look."""
+"""Which process listens on a port: read from /proc, as far as this user may look."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
 def port_owner(port: int) -> str | None:
-    """`python (process 4711)`, or None when nobody is found or may be looked at."""
-    inodes = set(_listening_inodes(port))
+    """`python (process 4711)`, or None when none is found or may be looked at."""
+    inodes = set(listening_inodes(port))
     if not inodes:
         return None
     for process in Path("/proc").iterdir():
-        if process.name.isdecimal() and _holds(process, inodes):
+        if process.name.isdecimal() and holds(process, inodes):
             return f"{_command(process)} (process {process.name})"
     return None
 
 
-def _listening_inodes(port: int) -> Iterator[str]:
-    wanted = f":{port:04X}"
+def listening_inodes(port: int | None = None) -> Iterator[str]:
+    """The sockets that listen, on that port or on any."""
+    wanted = "" if port is None else f":{port:04X}"
     for table in _TABLES:
         try:
             lines = Path(table).read_text().splitlines()[1:]
@@ -33,10 +34,11 @@ def _listening_inodes(port: int) -> Iterator[str]:
                 yield f"socket:[{fields[9]}]"
 
 
-def _holds(process: Path, inodes: set[str]) -> bool:
+def holds(process: Path, inodes: set[str]) -> bool:
+    """Whether it has one of the sockets open, as far as this user may look."""
     try:
         return any(str(file.readlink()) in inodes for file in (process / "fd").iterdir())
-    except OSError:  # it ended meanwhile, or belongs to somebody else
+    except OSError:  # it ended meanwhile, or belongs to another user
         return False
 
 

@@ -109,7 +109,7 @@ def _push_lines(
 
 @contextmanager
 def _telling_where_it_ended(pushed: int, lines: Sequence[Line]) -> Iterator[None]:
-    """Whoever has mended the fault goes on from there, and pushes nothing twice."""
+    """A user who has mended the fault goes on from there, and pushes nothing twice."""
     try:
         yield
     except ForebayError as error:

@@ -1,6 +1,6 @@
 """Lines of a file or of a pipe as a push sends them: each is checked, and together they are cut into requests.
 
-Whatever is wrong with a line is said with its number, because the one who reads it has to find the line.
+Whatever is wrong with a line is said with its number, because the user has to find the line.
 """
 
 from __future__ import annotations

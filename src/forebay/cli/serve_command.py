@@ -1,4 +1,4 @@
-"""`forebay serve`: the broker over HTTP, until it is told to stop.
+"""`forebay serve`: the broker over HTTP, until it is stopped.
 
 One line on stdout says that it is ready and where; nothing is accepted before that. SIGTERM and Ctrl-C stop it
 cleanly: see `forebay.api.server`. SIGHUP reads the log level, the keys and the certificate again.
@@ -10,7 +10,6 @@ import asyncio
 import errno
 import logging
 import socket
-import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +19,11 @@ from typing import Annotated
 import typer
 
 from forebay.api.browsers import is_loopback
+from forebay.api.certificates import Certificates
 from forebay.api.service import Service
 from forebay.assemble import api_service, broker_store, buffer_directory
 from forebay.broker.store import Store
+from forebay.broker.stores.embedded.data_directory import is_data_directory
 from forebay.cli import output
 from forebay.cli.file_handles import raise_limit
 from forebay.cli.port_owner import port_owner
@@ -43,13 +44,17 @@ StoreOption = Annotated[
     str | None,
     typer.Option("--store", help="The same as --server-store. memory:// keeps nothing, for tests.", show_default=False),
 ]
+WarmOption = Annotated[
+    str | None,
+    typer.Option("--warm", help="The same as --dispatch-warm: embedded, or valkey://…", show_default=False),
+]
 InsecureOption = Annotated[
     bool, typer.Option("--insecure", help="Listen without API keys on an address that others can reach.")
 ]
 
 
-class ListensToEverybody(Permanent):
-    """Whoever reaches this address could read and delete everything. Give the server keys, or say that you mean it."""
+class OpenToNetwork(Permanent):
+    """Any client of this address could read and delete everything. Give the server keys, or say that you mean it."""
 
 
 @with_settings
@@ -58,17 +63,23 @@ def serve(
     host: HostOption = None,
     port: PortOption = None,
     store: StoreOption = None,
+    warm: WarmOption = None,
     insecure: InsecureOption = False,
 ) -> None:
     """Serve queues over HTTP until SIGTERM or Ctrl-C."""
-    settings = _overridden(loaded.settings, {"host": host, "port": port, "store": store})
-    refuse_strangers(settings.server, is_insecure=insecure)
-    start_log(settings.server.log_level)
+    settings = _overridden(
+        loaded.settings,
+        {"server.host": host, "server.port": port, "server.store": store, "dispatch.warm": warm},
+    )
+    is_key_required = not (insecure or is_loopback(settings.server.host))
+    if is_key_required and not _may_have_keys(settings):
+        raise _open_to_network(settings.server.host)
+    start_log(settings.server.log_level, settings.logging.format)
     raise_limit()
     listening = _listen(settings.server)
     try:
         with _kept_nowhere(settings) as kept:
-            _run(kept, listening, loaded)
+            _run(kept, listening, loaded, is_key_required=is_key_required)
     finally:
         listening.close()
 
@@ -86,27 +97,37 @@ def _kept_nowhere(settings: Settings) -> Iterator[Settings]:
 def _overridden(settings: Settings, given: dict[str, str | None]) -> Settings:
     """The short flags, judged like the long ones."""
     faults: list[SettingFault] = []
-    values: dict[str, object] = {}
-    for name, value in given.items():
+    sections: dict[str, dict[str, object]] = {}
+    for dotted, value in given.items():
         if value is None:
             continue
-        key = KEYS[f"server.{name}"]
+        key = KEYS[dotted]
+        section, name = dotted.split(".")
         try:
-            values[name] = key.read(value)
+            sections.setdefault(section, {})[name] = key.read(value)
         except ValueRefused:
             faults.append(SettingFault(key.name, value, key.allowed, f"flag --{name}"))
     if faults:
         raise SettingsRefused(faults)
-    return settings.model_copy(update={"server": settings.server.model_copy(update=values)})
+    updated = {name: getattr(settings, name).model_copy(update=values) for name, values in sections.items()}
+    return settings.model_copy(update=updated)
 
 
-def refuse_strangers(server: ServerSettings, *, is_insecure: bool) -> None:
-    """Without keys, only this machine may connect."""
-    if server.keys or is_insecure or is_loopback(server.host):
-        return
-    raise ListensToEverybody(
-        f"{server.host} can be reached by others, and there are no API keys",
-        remedy="Name a file of keys with --server-keys, listen on 127.0.0.1, or say --insecure",
+def _may_have_keys(settings: Settings) -> bool:
+    """False where there are none for sure: whether an existing store has keys is known when it is open."""
+    server = settings.server
+    if server.keys:
+        return True
+    if server.store == "embedded":
+        return is_data_directory(settings.data_dir)
+    return server.store != MEMORY_URL
+
+
+def _open_to_network(host: str) -> OpenToNetwork:
+    return OpenToNetwork(
+        f"{host} can be reached by others, and there are no API keys",
+        remedy="Make one with `forebay keys create`, name a file with --server-keys, listen on 127.0.0.1, "
+        "or say --insecure",
     )
 
 
@@ -125,10 +146,11 @@ def _listen(server: ServerSettings) -> socket.socket:
         ) from error
 
 
-def _run(settings: Settings, listening: socket.socket, loaded: Loaded) -> None:
+def _run(settings: Settings, listening: socket.socket, loaded: Loaded, *, is_key_required: bool) -> None:
     import uvloop
 
-    from forebay.api.server import Listening, serve, tls_context
+    from forebay.api.certificates import certificates
+    from forebay.api.server import Listening, serve
 
     if settings.server.store == "embedded":
         writable_directory(settings.data_dir, "data_dir")
@@ -137,37 +159,42 @@ def _run(settings: Settings, listening: socket.socket, loaded: Loaded) -> None:
     server = settings.server
     where = Listening(
         listening,
-        tls_context(_file(server.certificate), _file(server.certificate_key)),
+        certificates(_file(server.certificate), _file(server.certificate_key), _file(server.client_ca_file)),
         server.stop_time.total_seconds(),
         server.stop_delay.total_seconds(),
     )
 
     def ready(service: Service) -> None:
+        if is_key_required and not service.keyring.is_behind and not service.keyring.has_keys:
+            raise _open_to_network(server.host)
         away = "" if service.is_db_healthy else ", which is away: pushes are buffered"
         output.say(f"forebay: serving {where.url} (store: {store_name}{away})")
         output.finish()
 
     async def main() -> None:
         service = api_service(
-            settings, store, store_name=store_name, destinations=loaded.destinations, exports=loaded.exports
+            settings,
+            store,
+            store_name=store_name,
+            destinations=loaded.destinations,
+            exports=loaded.exports,
+            is_key_required=is_key_required,
         )
-        await serve(service, where, lambda: ready(service), lambda: _reload(loaded, service, where.tls))
+        await serve(service, where, lambda: ready(service), lambda: _reload(loaded, service, where.certificates))
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
 
 
-def _reload(loaded: Loaded, service: Service, tls: ssl.SSLContext | None) -> None:
+def _reload(loaded: Loaded, service: Service, certificates: Certificates | None) -> None:
     """SIGHUP: log level, keys and certificate as they are now. What cannot be used changes nothing."""
-    from forebay.api.server import load_certificate
-
     try:
         settings = loaded.load_again().settings if loaded.load_again else loaded.settings
         server = settings.server
         change_level(server.log_level)
-        service.follow_keys(in_any_case=True)
-        if tls is not None and server.certificate:
-            load_certificate(tls, _file(server.certificate), _file(server.certificate_key))
+        service.keyring.follow_here(in_any_case=True)
+        if certificates is not None:
+            certificates.reload()
     except ForebayError as error:
         _log.error("not all is read again: %s", error, extra={"action": "reload_failed"})
     else:

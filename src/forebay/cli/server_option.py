@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from forebay.cli.starting_server import DEFAULT_PORT, wait_while_starting
 from forebay.client import Address, Client, addresses, parse_address
+from forebay.client.async_client import ATTEMPTS
 from forebay.errors import Permanent
 
 UrlOption = Annotated[str, typer.Option("--url", envvar="FOREBAY_URL", help="The server to talk to.")]
 KeyOption = Annotated[str | None, typer.Option("--api-key", envvar="FOREBAY_API_KEY", help="A key of that server.")]
 
-DEFAULT_URL = "http://127.0.0.1:6632"
+DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 
 def connected(url: str, api_key: str | None) -> Client:
     return connected_to([url], api_key)
 
 
-def connected_to(urls: Sequence[str], api_key: str | None, **options: Any) -> Client:
+def connected_to(urls: Sequence[str], api_key: str | None, *, attempts: int = ATTEMPTS) -> Client:
     """A client of several servers; a URL that is none is refused as what the user typed wrong.
 
-    The environment may name the certificates (PEM) by which `https` servers are checked: `FOREBAY_CA_FILE`.
+    The environment may name the certificates (PEM) by which `https` servers are checked: `FOREBAY_CA_FILE`. One of this
+    machine that is just starting is waited for.
     """
+    if len(urls) == 1:
+        wait_while_starting(urls[0])
     try:
-        return Client(*urls, api_key=api_key, ca_file=os.environ.get("FOREBAY_CA_FILE") or None, **options)
+        return Client(*urls, api_key=api_key, ca_file=os.environ.get("FOREBAY_CA_FILE") or None, attempts=attempts)
     except ValueError as wrong:
         raise Permanent(str(wrong)) from None
 

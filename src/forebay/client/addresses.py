@@ -29,7 +29,7 @@ def address_of(given: str | Address) -> Address:
 
 
 def target_of(given: str | Address) -> Address:
-    """An address to push to, which has no group: whoever typed a name with `@` in it meant another queue."""
+    """An address to push to, which has no group: a name with `@` in it was meant for another call."""
     place = address_of(given)
     if place.group != DEFAULT_GROUP:
         raise ValueError(f"{given!r} names a group, and a push is for all groups: leave {'@' + place.group!r} out")

@@ -1,7 +1,7 @@
 """Arrow in and out over HTTP.
 
 Reading asks for pieces of `PIECE_BYTES` of payloads, each a request of its own: memory stays flat, and a piece whose
-server broke is asked for again, so that each row comes once. A queue that is deleted and made again in the middle of it
+server broke is requested again, so that each row comes once. A queue that is deleted and made again in the middle of it
 ends the reading with an error. Writing cuts rows into requests of about `STAGE_BYTES`.
 """
 
@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 
 from forebay.client.transport import Transport
+from forebay.model.body_formats import ARROW_STREAM
 
-ARROW_STREAM = "application/vnd.apache.arrow.stream"
 PIECE_BYTES = 16 << 20
 STAGE_BYTES = 16 << 20
 Rows: TypeAlias = "pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]"
@@ -43,8 +43,8 @@ async def batches(
     limit: int | None,
 ) -> AsyncIterator[pa.RecordBatch]:
     path = f"/api/v1/arrow/queues/{quote(queue, safe='')}"
-    _, told = await transport.request("GET", f"{path}/range")
-    bounds = msgspec.json.decode(told)
+    _, response = await transport.request("GET", f"{path}/range")
+    bounds = msgspec.json.decode(response)
     next_seq = bounds["firstSeq"] if from_seq is None else from_seq
     last_seq = bounds["nextSeq"] - 1 if to_seq is None else min(to_seq, bounds["nextSeq"] - 1)
     left = limit
@@ -71,14 +71,17 @@ def table_of(found: Sequence[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(found, schema=SCHEMA)
 
 
-async def stage(transport: Transport, queue: str, rows: Rows, producer: str, epoch: str, part: str) -> list[str]:
+async def stage(
+    transport: Transport, queue: str, rows: Rows, producer: str, epoch: str, part: str, write: str
+) -> list[str]:
     """The ids of the stages, in the order of the rows."""
     path = f"/api/v1/arrow/queues/{quote(queue, safe='')}"
     found = []
     for number, body in enumerate(_bodies(_batches(rows))):
-        query = urlencode({"producer": producer, "epoch": epoch, "part": f"{part}.{number}" if part else str(number)})
-        _, told = await transport.request("POST", f"{path}?{query}", body, content_type=ARROW_STREAM)
-        found.append(str(msgspec.json.decode(told)["stage"]))
+        names = {"producer": producer, "epoch": epoch, "part": f"{part}.{number}" if part else str(number)}
+        query = urlencode(names | ({"write": write} if write else {}))
+        _, response = await transport.request("POST", f"{path}?{query}", body, content_type=ARROW_STREAM)
+        found.append(str(msgspec.json.decode(response)["stage"]))
     return found
 
 

@@ -32,12 +32,16 @@ class AsyncAdmin:
         body = {"queue": queue, "namespace": namespace, "task": task, "options": dict(options or {})}
         return await self._json("POST", "/api/v1/configure", body)  # type: ignore[no-any-return]
 
-    async def queues(self, *, search: str = "", limit: int = 100, offset: int = 0) -> list[dict[str, Any]]:
+    async def queues(
+        self, *, search: str = "", limit: int = 100, offset: int = 0, internal: bool = False
+    ) -> list[dict[str, Any]]:
         """Queues by name, those whose names contain `search`: with what each holds, what waits, is leased, is dead.
+
+        `internal`: also those that Forebay makes for itself (`.flow.…`, `.export.…`).
 
         Example: `[queue["name"] for queue in await client.queues(search="orders")]`
         """
-        query = {"search": search, "limit": limit, "offset": offset}
+        query = {"search": search, "limit": limit, "offset": offset, "internal": str(internal).lower()}
         return (await self.get("/api/v1/resources/queues", query))["queues"]  # type: ignore[no-any-return]
 
     async def delete_queue(self, queue: str) -> bool:
@@ -55,12 +59,14 @@ class AsyncAdmin:
         query = "" if partition is None else f"?{urlencode({'partition': partition})}"
         return int((await self._json("DELETE", f"/api/v1/queues/{quoted(queue)}/clear{query}"))["removed"])
 
-    async def groups(self) -> list[dict[str, Any]]:
+    async def groups(self, *, internal: bool = False) -> list[dict[str, Any]]:
         """Every group on every queue, with how far it is behind, in messages and in seconds.
+
+        `internal`: also on queues that Forebay makes for itself.
 
         Example: `[group for group in await client.groups() if group["totalLag"]]`
         """
-        return await self.get("/api/v1/consumer-groups")  # type: ignore[no-any-return]
+        return await self.get("/api/v1/consumer-groups", {"internal": str(internal).lower()})  # type: ignore[no-any-return]
 
     async def seek(
         self,
@@ -76,13 +82,26 @@ class AsyncAdmin:
 
         Example: `await client.seek("orders@billing", seq=1)`
         """
-        place = address_of(address)
-        body: dict[str, object] = {"toEnd": True} if to_end else {}
-        if seq is not None:
-            body["seq"] = seq
-        if time is not None:
-            body["timestamp"] = time.isoformat()
-        return await self._json("POST", seek_path(place), body)  # type: ignore[no-any-return]
+        body = _seek_target(seq, time, to_end)
+        return await self._json("POST", seek_path(address_of(address)), body)  # type: ignore[no-any-return]
+
+    async def preview_seek(
+        self,
+        address: str | Address,
+        *,
+        seq: int | None = None,
+        time: datetime | None = None,
+        to_end: bool = False,
+    ) -> dict[str, Any]:
+        """What such a `seek` would do now, in messages: `skipped`, `repeated`, `leased`, `waiting`, `waitingAfter`.
+
+        Nothing changes. `fromSeq` is what the target stands for: a seek to it does what was previewed, also if more is
+        pushed meanwhile. Arguments and errors are those of `seek`.
+
+        Example: `(await client.preview_seek("orders@billing", to_end=True))["skipped"]`
+        """
+        query = _seek_target(seq, time, to_end) | ({"toEnd": "true"} if to_end else {})
+        return await self.get(seek_path(address_of(address)), query)  # type: ignore[no-any-return]
 
     async def dead_letters(
         self,
@@ -164,6 +183,13 @@ class AsyncAdmin:
         """
         return await self._json("POST", path, body)
 
+    async def delete(self, path: str) -> Any:
+        """Any of the server's DELETE routes; returns the decoded answer.
+
+        Example: `await client.delete("/api/v1/keys/1f0c2d")`
+        """
+        return await self._json("DELETE", path)
+
     async def _json(self, method: str, path: str, body: object | None = None) -> Any:
         _, answer = await self._transport.request(method, path, None if body is None else encode_body(body))
         return decode_body(answer) if answer else None
@@ -173,4 +199,9 @@ def _chosen(
     queue: str | None, group: str | None, partition: str | None, transaction_id: str | None
 ) -> dict[str, object]:
     given = {"queue": queue, "consumerGroup": group, "partition": partition, "transactionId": transaction_id}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _seek_target(seq: int | None, time: datetime | None, to_end: bool) -> dict[str, object]:
+    given = {"seq": seq, "timestamp": None if time is None else time.isoformat(), "toEnd": to_end or None}
     return {name: value for name, value in given.items() if value is not None}

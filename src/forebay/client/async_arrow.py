@@ -72,32 +72,46 @@ class AsyncArrow:
         found = self.iter_arrow(queue, from_seq, to_seq, partitions=partitions, limit=limit)
         return arrow.table_of([batch async for batch in found])
 
-    async def stage(self, queue: str, rows: Rows, *, producer: str, epoch: str | int, part: str = "") -> list[str]:
+    async def stage(
+        self, queue: str, rows: Rows, *, producer: str, epoch: str | int, part: str = "", write: str = ""
+    ) -> list[str]:
         """Send rows that no reader sees before `commit` names their stages; returns the ids of those.
 
         Columns: `payload` (bytes or text), and as you like `partition`, `transaction_id`, `trace_id`, `headers`.
+        `write` tells several writes of one epoch to one queue apart; the commit of each names it.
 
         Example: `stages = await client.stage("orders", table, producer="nightly", epoch="2026-01-31")`
         """
         arrow = _arrow()
-        stages: list[str] = await arrow.stage(self._transport, queue, rows, producer, str(epoch), part)
+        stages: list[str] = await arrow.stage(self._transport, queue, rows, producer, str(epoch), part, write)
         return stages
 
-    async def commit(self, stages: Sequence[str], *, producer: str, epoch: str | int) -> Committed:
-        """Make staged rows messages, all at once, once for the producer's epoch and queue: safe to
+    async def commit(
+        self, stages: Sequence[str], *, producer: str, epoch: str | int, write: str = "", queue: str | None = None
+    ) -> Committed:
+        """Make staged rows messages, all at once, once for the producer's epoch, `write` and queue: safe to
         repeat with the same rows. Other rows are refused.
+
+        `queue`: that of all the stages. A key for some queues has to name it, and so does a commit without stages.
 
         Example: `await client.commit(stages, producer="nightly", epoch="2026-01-31")`
         """
-        body = {"producer": producer, "epoch": str(epoch), "stages": list(stages)}
+        body: dict[str, object] = {"producer": producer, "epoch": str(epoch), "stages": list(stages)}
+        body |= _given(write, queue)
         _, answer = await self._transport.request("POST", "/api/v1/arrow/commit", encode_body(body))
         return _decode_committed(answer)
 
-    async def abort(self, *, producer: str, epoch: str | int) -> int:
+    async def abort(self, *, producer: str, epoch: str | int, write: str = "", queue: str | None = None) -> int:
         """Forget what was staged for the epoch and not committed; returns how many stages that were.
+
+        Of one `write`, or one `queue`, if that is named; a key for some queues has to name the queue.
 
         Example: `await client.abort(producer="nightly", epoch="2026-01-31")`
         """
-        query = urlencode({"producer": producer, "epoch": str(epoch)})
+        query = urlencode({"producer": producer, "epoch": str(epoch)} | _given(write, queue))
         _, answer = await self._transport.request("DELETE", f"/api/v1/arrow/stages?{query}")
         return int(decode_body(answer)["removed"])
+
+
+def _given(write: str, queue: str | None) -> dict[str, str]:
+    return ({"write": write} if write else {}) | ({} if queue is None else {"queue": queue})

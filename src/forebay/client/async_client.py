@@ -11,6 +11,7 @@ from typing import overload
 from forebay.client.addresses import Address, address_of, target_of
 from forebay.client.async_admin import AsyncAdmin
 from forebay.client.async_arrow import AsyncArrow
+from forebay.client.async_dispatch import AsyncDispatch
 from forebay.client.completing import Completer
 from forebay.client.handling import handle_in_order
 from forebay.client.messages import (
@@ -33,6 +34,7 @@ from forebay.client.transport import Transport
 
 DEFAULT_URL = "http://127.0.0.1:6632"
 POLL_SECONDS = 30
+ATTEMPTS = 4
 
 
 def all_urls(urls: Sequence[str | Sequence[str]]) -> list[str]:
@@ -40,7 +42,7 @@ def all_urls(urls: Sequence[str | Sequence[str]]) -> list[str]:
     return [url for given in urls for url in ([given] if isinstance(given, str) else given)] or [DEFAULT_URL]
 
 
-class AsyncClient(AsyncAdmin, AsyncArrow):
+class AsyncClient(AsyncAdmin, AsyncArrow, AsyncDispatch):
     """Talks to one server, or to the first of several that answers. Use it as `async with AsyncClient(url) as …`.
 
     `urls`: one, several, or a list; without any, the server on this machine. `api_key`: a key of the server. `ca_file`:
@@ -58,7 +60,7 @@ class AsyncClient(AsyncAdmin, AsyncArrow):
         *urls: str | Sequence[str],
         api_key: str | None = None,
         ca_file: str | Path | None = None,
-        attempts: int = 4,
+        attempts: int = ATTEMPTS,
         first_pause_seconds: float = 0.2,
         timeout_seconds: float = 30,
         retry_unhealthy_seconds: float = 5,
@@ -315,8 +317,8 @@ class AsyncClient(AsyncAdmin, AsyncArrow):
         """Answer for a message that failed. True when that was its last attempt, and it is a dead letter."""
         answer = Acknowledging(message.transaction_id, message.partition_id, message.lease_id, "failed", reason)
         body = {"consumerGroup": message.group, "acknowledgments": [answer]}
-        _, told = await self._transport.request("POST", "/api/v1/ack/batch", encode_body(body))
-        return is_dead(told)
+        _, response = await self._transport.request("POST", "/api/v1/ack/batch", encode_body(body))
+        return is_dead(response)
 
     def transaction(self) -> Transaction:
         """Pushes and acks that happen together or not at all; finish it with `commit`.

@@ -31,7 +31,7 @@ JOINED_BYTES_MAX = 64 * 1024
 
 
 class NotHttp(OSError):
-    """Whoever listens there speaks something else."""
+    """The server at that address speaks something else."""
 
 
 class Response(NamedTuple):
@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
 
     def _succeed(self) -> None:
         if self._answer is None or self._answer.done():
-            self.is_reusable = False  # an answer that nobody asked for
+            self.is_reusable = False  # an answer without a request
             return
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._answer.set_result(Response(self._parser.get_status_code(), body, self._location))

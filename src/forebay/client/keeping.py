@@ -1,7 +1,7 @@
 """Leases that are renewed while a handler works.
 
 Only the server knows that a lease is lost, so only its word ends the renewing. A server that cannot be reached says
-nothing about the lease, which runs on meanwhile: it is asked again soon, and not after the whole interval, in which the
+nothing about the lease, which runs on meanwhile: it is tried again soon, and not after the whole interval, in which the
 lease could run out. Each lease is renewed by itself: one that waits for an answer holds up no other.
 """
 
@@ -35,12 +35,27 @@ async def _keep(renew: Renew, lease_id: str, every_seconds: float) -> None:
         pause = every_seconds
         try:
             if not await renew(lease_id, seconds):
-                _log.warning("lease %s is lost: its messages may be delivered to somebody else", lease_id)
+                _log.warning(
+                    "lease %s is lost: its messages may be delivered to another consumer",
+                    lease_id,
+                    extra={"action": "lease_lost"},
+                )
                 return
         except ClientClosed:
             return
         except Unreachable as error:
             pause = min(every_seconds / 4, RETRY_SECONDS_MAX)
-            _log.warning("lease %s could not be renewed, next try in %.1f s: %s", lease_id, pause, error)
+            _log.warning(
+                "lease %s could not be renewed, next try in %.1f s: %s",
+                lease_id,
+                pause,
+                error,
+                extra={"action": "lease_not_renewed"},
+            )
         except Exception:  # noqa: BLE001 -- whatever it was, the handler still works and needs its lease
-            _log.exception("lease %s could not be renewed, next try in %.1f s", lease_id, pause)
+            _log.exception(
+                "lease %s could not be renewed, next try in %.1f s",
+                lease_id,
+                pause,
+                extra={"action": "lease_not_renewed"},
+            )

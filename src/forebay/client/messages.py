@@ -73,7 +73,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     created_at: str
     raw: bytes
     delivered_together: int = 0
-    """How many messages its pop delivered. Who answers for all of them at once finishes their lease as a whole."""
+    """How many messages its pop delivered. An answer for all of them at once finishes their lease as a whole."""
     is_binary: bool = False
     """Whether it was pushed as bytes: then `raw` and `data` are those bytes."""
 
@@ -104,7 +104,7 @@ class Unreachable(Transient):
 
 
 class OutcomeUnknown(Unreachable):
-    """It was refused when it was asked for again, after the answer to an earlier try was lost. That try may have done
+    """It was refused when it was sent again, after the answer to an earlier try was lost. That try may have done
     it, and be the reason for the refusal; or nothing was done. Look what is there before you do it anew."""
 
 

@@ -72,11 +72,12 @@ def encoded(items: Outgoing | Sequence[Outgoing]) -> bytes:
     if b"null" in text:
         # JSON has no NaN, and msgspec writes null for it. Only where there is a null it may have been one.
         for item in [items] if isinstance(items, Outgoing) else items:
-            _refuse_nan(item.payload)
+            refuse_nan(item.payload)
     return text
 
 
-def _refuse_nan(data: object) -> None:
+def refuse_nan(data: object) -> None:
+    """`ValueError` for data with a number that JSON has not."""
     try:
         json.dumps(data, allow_nan=False, skipkeys=True, default=_plain)
     except ValueError as error:

@@ -9,6 +9,7 @@ from itertools import chain, pairwise, repeat
 import msgspec
 
 from forebay.client.messages import Message
+from forebay.model.body_formats import PACKED_MARK
 
 
 class _Delivered(msgspec.Struct, rename="camel", gc=False):
@@ -33,7 +34,7 @@ class _Run(msgspec.Struct, rename="camel", gc=False):
 
 
 class _Popped(msgspec.Struct, rename="camel"):
-    """Columns, as they were asked for; or the messages that a server answers with which does not know of columns."""
+    """Columns, as requested; or the messages that a server answers with which does not know of columns."""
 
     lease_id: str | None = None
     """One for all of them."""
@@ -52,7 +53,6 @@ class _Popped(msgspec.Struct, rename="camel"):
     messages: list[_Delivered] = []
 
 
-_PACKED_MARK = b"FBP1"
 _HEAD_AT = 8
 """Behind the mark stands how long the JSON is; behind that, the payloads."""
 _decode_popped = msgspec.json.Decoder(_Popped).decode
@@ -61,8 +61,8 @@ _decode_popped = msgspec.json.Decoder(_Popped).decode
 def messages_of(body: bytes, group: str) -> list[Message]:
     """The messages of a pop's answer; payloads are cut out of it, not decoded."""
     payloads: Iterable[bytes]
-    if body.startswith(_PACKED_MARK):
-        payloads_at = _HEAD_AT + int.from_bytes(body[len(_PACKED_MARK) : _HEAD_AT], "little")
+    if body.startswith(PACKED_MARK):
+        payloads_at = _HEAD_AT + int.from_bytes(body[len(PACKED_MARK) : _HEAD_AT], "little")
         popped = _decode_popped(memoryview(body)[_HEAD_AT:payloads_at])
         ends = pairwise(chain((0,), popped.ends))
         payloads = [body[payloads_at + start : payloads_at + end] for start, end in ends]

@@ -66,7 +66,7 @@ class Pusher:
         return pushed
 
     async def all_buffered(self, items: bytes, buffer_ms: int | None, buffer_max: int | None) -> PushSummary:
-        # Who gives one of the two gets the server's usual value for the other.
+        # A caller that gives one of the two gets the server's usual value for the other.
         values = (100 if buffer_ms is None else buffer_ms, 100 if buffer_max is None else buffer_max)
         _, answer = await self._transport.request(
             "POST", "/api/v1/push", b'{"bufferMs":%d,"bufferMax":%d,"items":%b}' % (*values, items)
@@ -106,7 +106,7 @@ def _noting(stored: int, total: int) -> Iterator[None]:
 
 
 def _forget_idle(mergers: dict[Any, Any]) -> None:
-    """So many queues that nobody pushes to any more must not be remembered for ever."""
+    """So many queues that are not pushed to any more must not be remembered for ever."""
     if len(mergers) >= _MERGERS_MAX:
         for key in [key for key, merger in mergers.items() if merger.is_idle]:
             del mergers[key]

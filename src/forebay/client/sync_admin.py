@@ -36,12 +36,14 @@ class SyncAdmin:
         """
         return self._run(self._client.configure(queue, options, namespace=namespace, task=task))
 
-    def queues(self, *, search: str = "", limit: int = 100, offset: int = 0) -> list[dict[str, Any]]:
+    def queues(
+        self, *, search: str = "", limit: int = 100, offset: int = 0, internal: bool = False
+    ) -> list[dict[str, Any]]:
         """Queues by name, with what each holds; see `AsyncClient.queues`.
 
         Example: `[queue["name"] for queue in client.queues(search="orders")]`
         """
-        return self._run(self._client.queues(search=search, limit=limit, offset=offset))
+        return self._run(self._client.queues(search=search, limit=limit, offset=offset, internal=internal))
 
     def delete_queue(self, queue: str) -> bool:
         """Delete a queue with all that it holds; see `AsyncClient.delete_queue`.
@@ -57,12 +59,12 @@ class SyncAdmin:
         """
         return self._run(self._client.clear_queue(queue, partition=partition))
 
-    def groups(self) -> list[dict[str, Any]]:
+    def groups(self, *, internal: bool = False) -> list[dict[str, Any]]:
         """Every group on every queue, with its lag; see `AsyncClient.groups`.
 
         Example: `[group for group in client.groups() if group["totalLag"]]`
         """
-        return self._run(self._client.groups())
+        return self._run(self._client.groups(internal=internal))
 
     def seek(
         self, address: str | Address, *, seq: int | None = None, time: datetime | None = None, to_end: bool = False
@@ -72,6 +74,15 @@ class SyncAdmin:
         Example: `client.seek("orders@billing", seq=1)`
         """
         return self._run(self._client.seek(address, seq=seq, time=time, to_end=to_end))
+
+    def preview_seek(
+        self, address: str | Address, *, seq: int | None = None, time: datetime | None = None, to_end: bool = False
+    ) -> dict[str, Any]:
+        """What such a seek would skip and repeat; nothing changes. See `AsyncClient.preview_seek`.
+
+        Example: `client.preview_seek("orders@billing", to_end=True)["skipped"]`
+        """
+        return self._run(self._client.preview_seek(address, seq=seq, time=time, to_end=to_end))
 
     def dead_letters(
         self,
@@ -166,26 +177,30 @@ class SyncAdmin:
         """
         return self._run(self._client.read_arrow(queue, from_seq, to_seq, partitions=partitions, limit=limit))
 
-    def stage(self, queue: str, rows: Rows, *, producer: str, epoch: str | int, part: str = "") -> list[str]:
+    def stage(
+        self, queue: str, rows: Rows, *, producer: str, epoch: str | int, part: str = "", write: str = ""
+    ) -> list[str]:
         """Send rows that no reader sees before `commit` names their stages; see `AsyncClient.stage`.
 
         Example: `stages = client.stage("orders", table, producer="nightly", epoch="2026-01-31")`
         """
-        return self._run(self._client.stage(queue, rows, producer=producer, epoch=epoch, part=part))
+        return self._run(self._client.stage(queue, rows, producer=producer, epoch=epoch, part=part, write=write))
 
-    def commit(self, stages: Sequence[str], *, producer: str, epoch: str | int) -> Committed:
+    def commit(
+        self, stages: Sequence[str], *, producer: str, epoch: str | int, write: str = "", queue: str | None = None
+    ) -> Committed:
         """Make staged rows messages, once for the producer's epoch; see `AsyncClient.commit`.
 
         Example: `client.commit(stages, producer="nightly", epoch="2026-01-31")`
         """
-        return self._run(self._client.commit(stages, producer=producer, epoch=epoch))
+        return self._run(self._client.commit(stages, producer=producer, epoch=epoch, write=write, queue=queue))
 
-    def abort(self, *, producer: str, epoch: str | int) -> int:
+    def abort(self, *, producer: str, epoch: str | int, write: str = "", queue: str | None = None) -> int:
         """Forget what was staged and not committed; see `AsyncClient.abort`.
 
         Example: `client.abort(producer="nightly", epoch="2026-01-31")`
         """
-        return self._run(self._client.abort(producer=producer, epoch=epoch))
+        return self._run(self._client.abort(producer=producer, epoch=epoch, write=write, queue=queue))
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
         """Any of the server's GET routes; see `AsyncClient.get`.
@@ -200,6 +215,13 @@ class SyncAdmin:
         Example: `client.post("/api/v1/system/maintenance", {"enabled": True})`
         """
         return self._run(self._client.post(path, body))
+
+    def delete(self, path: str) -> Any:
+        """Any of the server's DELETE routes; see `AsyncClient.delete`.
+
+        Example: `client.delete("/api/v1/keys/1f0c2d")`
+        """
+        return self._run(self._client.delete(path))
 
 
 async def _next_or_none(found: AsyncIterator[T]) -> T | None:

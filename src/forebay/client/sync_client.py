@@ -11,16 +11,17 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from forebay.client.addresses import Address
-from forebay.client.async_client import POLL_SECONDS, AsyncClient
+from forebay.client.async_client import ATTEMPTS, POLL_SECONDS, AsyncClient
 from forebay.client.lifetime import Lifetime
 from forebay.client.messages import ClientClosed, Message, Pushed, PushSummary
 from forebay.client.sync_admin import SyncAdmin
+from forebay.client.sync_dispatch import SyncDispatch
 from forebay.client.transaction import Transaction
 
 T = TypeVar("T")
 
 
-class Client(SyncAdmin):
+class Client(SyncAdmin, SyncDispatch):
     """Use it as `with Client(url) as client:`. Its methods may be called from any thread.
 
     Arguments and errors are those of `AsyncClient`.
@@ -31,7 +32,7 @@ class Client(SyncAdmin):
         *urls: str | Sequence[str],
         api_key: str | None = None,
         ca_file: str | Path | None = None,
-        attempts: int = 4,
+        attempts: int = ATTEMPTS,
         first_pause_seconds: float = 0.2,
         timeout_seconds: float = 30,
         retry_unhealthy_seconds: float = 5,

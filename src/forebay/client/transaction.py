@@ -17,7 +17,7 @@ _decode = msgspec.json.decode
 
 
 class Transaction:
-    """What it is told is done all at once by `commit`, or not at all."""
+    """What is called on it is done all at once by `commit`, or not at all."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -53,7 +53,7 @@ class Transaction:
     async def commit(self) -> list[dict[str, Any]]:
         """Do all of it; returns one result for each push and ack.
 
-        Raises `TransactionFailed` when nothing of it happened, and `OutcomeUnknown` when that cannot be told any more.
+        Raises `TransactionFailed` when nothing of it happened, and `OutcomeUnknown` when that cannot be known any more.
 
         The latter comes of an answer that got lost: the transaction is sent again, and is refused either for a reason
         of its own or because the first try has done it and its leases are finished.

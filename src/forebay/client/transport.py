@@ -15,8 +15,8 @@ from forebay.client.connection import Origin, Response, Tries
 from forebay.client.lifetime import Lifetime
 from forebay.client.messages import Refused, Unreachable
 from forebay.clock import Clock, SystemClock
+from forebay.errors import RETRIED_STATUSES
 
-_RETRIED = frozenset({429, 500, 502, 503, 504, 507})
 _SAYS_NOTHING = frozenset({500, 502, 504})
 """A bug in the midst of it, or a proxy that has lost the server: whether the request was carried out stays open."""
 
@@ -87,7 +87,7 @@ class Transport:
             is_away = False
             if response.status < 300:
                 return response.status, response.body
-            if response.status not in _RETRIED:
+            if response.status not in RETRIED_STATUSES:
                 raise Refused(response.status, _detail(response))
             tries.unanswered += _leaves_open_what_happened(response)
             fault = f"{url}: {response.status} {_detail(response)}"

@@ -31,7 +31,7 @@ that lists the segments, `docs/internals/` shows both with worked examples.
 | damaged record                        | goes on                        | `SegmentDamaged` | `on_damage=`, or salvage|
 | damaged manifest                      | does not open                  | does not open    | `forebay log salvage`   |
 | opened by a second process            | `LogLocked` names the owner    | does not open    | stop one of them        |
-| asked for what retention removed      |                                | `RangeGone`      | read from `first_seq` on|
+| range that retention removed          |                                | `RangeGone`      | read from `first_seq` on|
 
 **Limits**
 

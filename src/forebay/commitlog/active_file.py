@@ -60,7 +60,7 @@ class ActiveFile:
         self._file.truncate(position)
 
     def close(self, position: int) -> None:
-        """Give the zeros back. If the disk refuses, they stay: nobody reads them."""
+        """Give the zeros back. If the disk refuses, they stay: they are never read."""
         if self._ready_to > position:
             with contextlib.suppress(OSError):
                 self._file.truncate(position)

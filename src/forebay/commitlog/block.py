@@ -22,6 +22,9 @@ A **record** is a block whose data starts with fields that are never compressed,
     28      8     created_max_us u64  largest creation time in the record, microseconds since 1970 UTC
     36      m     body, raw Snappy when bit 63 is set
 
+A body of another version, with a CRC that is right, is reported as unreadable and left as it is. A new version of it
+raises the manifest's version too: then an older Forebay does not open the log at all.
+
 The **body** holds the messages as columns in Arrow's own buffer layout. Offsets below count from the body's start::
 
     0       1     body version, 1
@@ -57,7 +60,7 @@ from typing import Any, NamedTuple
 import cramjam
 from crc32c import crc32c
 
-from forebay.model.message import MessageBatch, Payload
+from forebay.model.message import SEQ_MAX, MessageBatch, Payload
 
 Piece = bytes | memoryview
 Columns = Sequence[Any]
@@ -70,7 +73,6 @@ if sys.byteorder != "little":
 
 DATA_BYTES_MAX = 64 << 20
 MESSAGES_MAX = 1 << 20
-SEQ_MAX = (1 << 63) - 1
 
 CRC_FOLLOWS = 1 << 62
 BODY_IS_SNAPPY = 1 << 63

@@ -4,7 +4,7 @@ Making eight arrays and a batch of them takes eight calls and a dozen objects, w
 and checking their CRC. Arrow's own message format does it in one: metadata that says where each buffer lies, and a
 body in which they lie. So a chunk is such a message, all in one buffer::
 
-    metadata    of the record that is asked for; written anew for each
+    metadata    of the record that is read; written anew for each
     zeros       the offsets and flags of columns that are absent
     seqs        where the numbers of the messages are written, each at its distance from the chunk's first
     data        the bytes of the segment, as read

@@ -45,7 +45,7 @@ class SegmentView:
 class Inspection:
     base: Path
     owner: str | None
-    """Who has the log open, if somebody has."""
+    """The process that has the log open, if one has."""
     slots: tuple[SlotView, ...]
     fault: str | None
     """Why the log cannot be opened, as far as its manifest says."""
@@ -86,7 +86,7 @@ def inspect(filesystem: Filesystem, base: Path) -> Inspection:
 
 
 def require_log(filesystem: Filesystem, base: Path) -> None:
-    """Refuse a directory that holds nothing of a commit log, before somebody waits for its verification."""
+    """Refuse a directory that holds nothing of a commit log, before a user waits for its verification."""
     if filesystem.status(base).kind is Kind.ABSENT:
         raise LogUnopenable(base, "no such directory")
     names = [POINTER, *SLOTS.values()]
@@ -212,7 +212,7 @@ def _verify_behind_manifest(file: File, view: SegmentView, result: Verification)
     scan = SegmentScan(file, entry.path, position=entry.size, end=end, next_seq=entry.end_seq + 1)
     torn: DamagedRange | None = None
     for found in scan:
-        # What no record follows is told apart from damage.
+        # What no record follows is distinguished from damage.
         torn = found if isinstance(found, DamagedRange) and found.last_seq is None else None
         if torn is None:
             _verify_found(found, entry, result)

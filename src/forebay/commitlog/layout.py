@@ -75,7 +75,7 @@ def day_of_path(path: str) -> str:
 def ensure_directory(filesystem: Filesystem, base: Path, relative: str) -> None:
     """Make `base/relative` level by level, each name durable before something is put into it.
 
-    Levels that exist are synced too: whoever made them may have failed or died before it could.
+    Levels that exist are synced too: the process that made them may have failed or died before it could.
     """
     path = base
     for part in relative.split("/"):

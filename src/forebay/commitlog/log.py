@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -23,7 +23,7 @@ from forebay.commitlog.reader import LogReader, OnDamage
 from forebay.commitlog.recovery import RecoveryReport, recover
 from forebay.commitlog.runs import RunBatch
 from forebay.commitlog.scan import Record
-from forebay.commitlog.state import LogCounters, LogOptions, LogState, Place
+from forebay.commitlog.state import LogCounters, LogOptions, LogState, RecordPosition
 from forebay.commitlog.writer import Append, LogWriter
 from forebay.errors import BatchRefused, LogClosed
 from forebay.filesystem import Filesystem, Kind, Lock, RealFilesystem
@@ -35,7 +35,7 @@ _kept = KeptOpen(share_of_handles)
 class CommitLog:
     """A durable, numbered log of messages in a directory. Open it with `CommitLog.open`, close it with `close`.
 
-    Any number of threads and event loops may append and read at the same time.
+    Any number of threads may append and read at the same time.
     """
 
     def __init__(
@@ -113,27 +113,23 @@ class CommitLog:
         """Add the messages, all or none. On return they are durable and numbered; they never share a seq."""
         return self._group.submit((batch, tag), _checked(len(batch.payloads), batch.variable_bytes, tag))
 
-    def append_async(self, batch: MessageBatch, *, tag: bytes = NO_TAG) -> Awaitable[SeqRange]:
-        """`append` for event loops: it never blocks the loop. Cancelling it does not take the messages back."""
-        return self._group.submit_async((batch, tag), _checked(len(batch.payloads), batch.variable_bytes, tag))
-
-    def append_record(self, batch: MessageBatch, *, tag: bytes = NO_TAG) -> Place:
-        """Append as one record of its own and tell where it stands, for who keeps an index of records."""
+    def append_record(self, batch: MessageBatch, *, tag: bytes = NO_TAG) -> RecordPosition:
+        """Append as one record of its own and say where it stands, for callers that keep an index of records."""
         _checked(len(batch.payloads), batch.variable_bytes, tag)
         with self._mutex:
             self._check_open()
             (seqs,) = self._writer.commit([(batch, tag)])
-            place = Place(*seqs, self._writer.last_position)
+            place = RecordPosition(*seqs, self._writer.last_position)
         _kept.add(self)
         return place
 
-    def append_columns(self, batch: ColumnBatch | RunBatch, created_us: int, *, tag: bytes = NO_TAG) -> Place:
+    def append_columns(self, batch: ColumnBatch | RunBatch, created_us: int, *, tag: bytes = NO_TAG) -> RecordPosition:
         """`append_record` for messages that are columns already, all of one time."""
         _checked(len(batch), batch.variable_bytes, tag)
         with self._mutex:
             self._check_open()
             seqs = self._writer.commit_columns(batch, created_us, tag)
-            place = Place(*seqs, self._writer.last_position)
+            place = RecordPosition(*seqs, self._writer.last_position)
         _kept.add(self)
         return place
 
@@ -152,7 +148,7 @@ class CommitLog:
     ) -> Iterator[pa.RecordBatch]:
         """Messages `from_seq` to `to_seq` (included), at most `limit`, as batches of `columns.SCHEMA`.
 
-        Reads what was durable at the call. A record that cannot be read raises `SegmentDamaged`, or is told to
+        Reads what was durable at the call. A record that cannot be read raises `SegmentDamaged`, or is given to
         `on_damage` and stepped over. A `from_seq` that retention has removed raises `RangeGone`.
         """
         self._check_open()
@@ -161,7 +157,7 @@ class CommitLog:
     def read_records(
         self, from_seq: int, to_seq: int | None = None, *, on_damage: OnDamage | None = None
     ) -> Iterator[Record]:
-        """The records that hold those messages, with tag and position, for who keeps an index of them."""
+        """The records that hold those messages, with tag and position, for callers that keep an index of them."""
         self._check_open()
         return self._reader.records(from_seq, to_seq, on_damage)
 

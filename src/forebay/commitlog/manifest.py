@@ -84,7 +84,7 @@ class Entries:
         return len(self.raw) // _ENTRY.size
 
     def __getitem__(self, index: int) -> Entry:
-        """Checked only by its checksum: who opens the path looks first whether it is one of a segment."""
+        """Checked only by its checksum: the caller that opens the path looks first whether it is one of a segment."""
         start, end, size, length, path = _ENTRY.unpack_from(self.raw, index * _ENTRY.size)
         return Entry(start, end, size, path[:length].decode("ascii", "replace"))
 
@@ -194,7 +194,7 @@ class ManifestStore:
         if manifest is None:
             raise ManifestCorrupted(self._base, SLOTS[slot], f"missing, although {POINTER} names it")
         self._slot = slot
-        # Whoever wrote the pointer may have been killed before it was synced.
+        # The process that wrote the pointer may have been killed before it was synced.
         self._pointer_is_certain = False
         return manifest
 

@@ -1,7 +1,7 @@
-"""A record's messages as Python values, for who wants single records and not a whole range.
+"""A record's messages as Python values, for callers that want single records and not a whole range.
 
 Arrow is the way to read many messages. For one record its arrays cost more than the values that are taken out of them;
-here the bytes of a value are cut out of the record where they lie, and a column is looked at when somebody asks for it.
+here the bytes of a value are cut out of the record where they lie, and a column is decoded when it is first used.
 """
 
 from __future__ import annotations

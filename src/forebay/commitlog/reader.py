@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from forebay.commitlog.access import not_accessible
-from forebay.commitlog.block import SEQ_MAX, Header
+from forebay.commitlog.block import Header
 from forebay.commitlog.columns import BodyRefused, decode
 from forebay.commitlog.layout import is_segment_path
 from forebay.commitlog.manifest import Entry
@@ -26,6 +26,7 @@ from forebay.commitlog.single_reads import SingleReads
 from forebay.commitlog.state import LogOptions, LogState
 from forebay.errors import DamagedRange, ManifestCorrupted, RangeGone, SegmentDamaged, SegmentMissing
 from forebay.filesystem import File, Filesystem
+from forebay.model.message import SEQ_MAX
 
 OnDamage = Callable[[DamagedRange], None]
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
@@ -75,11 +76,11 @@ class LogReader:
                     yield batch.slice(start, min(last_seq - first + 1, count) - start)
 
     def records(self, from_seq: int, to_seq: int | None, on_damage: OnDamage | None) -> Iterator[Record]:
-        """Whole records that hold some of the messages asked for."""
+        """Whole records that hold some of the requested messages."""
         return self._records(self._span(from_seq, to_seq), on_damage)
 
     def record(self, first_seq: int, position: int) -> PlainRecord:
-        """The record at a place that was told before."""
+        """The record at a place that is known from before."""
         state = self._span(first_seq, first_seq).state
         entry = self._entry_of(state, first_seq)
         if entry is None:
@@ -87,7 +88,7 @@ class LogReader:
         return self._singles.record(entry, first_seq, position) or self._scanned(entry, first_seq, position)
 
     def let_go(self) -> None:
-        """Close what is kept open, because segments were removed, or nobody will read any more."""
+        """Close what is kept open, because segments were removed, or nothing will be read any more."""
         self._singles.let_go()
 
     def _scanned(self, entry: Entry, first_seq: int, position: int) -> PlainRecord:
@@ -200,7 +201,7 @@ class LogReader:
             file.close()
 
     def _opened(self, entry: Entry, span: _Span, on_damage: OnDamage | None) -> File | None:
-        """The segment's file; None when it is missing and that was told."""
+        """The segment's file; None when it is missing and that was reported."""
         try:
             return self._open(entry)
         except SegmentMissing as missing:
@@ -223,7 +224,7 @@ class LogReader:
         return (position, next_seq) if next_seq > entry.end_seq else (start, start_seq)
 
     def _report(self, damage: DamagedRange, span: _Span, on_damage: OnDamage | None) -> None:
-        """Tell of damage that took messages which were asked for; stray bytes between records took none."""
+        """Report damage that took messages which were requested; stray bytes between records took none."""
         last = damage.last_seq
         if last is not None and last < max(damage.first_seq, span.from_seq):
             return
@@ -271,7 +272,7 @@ class LogReader:
         try:
             file = self._open(entry)
         except SegmentMissing:
-            return 0, SEQ_MAX  # its reader is told
+            return 0, SEQ_MAX  # its reader gets the error
         try:
             header: Header
             for header in walk_headers(file, position=0, next_seq=next_seq, end=entry.size):

@@ -6,7 +6,7 @@
    copied to `quarantine/`, counted, and cut off. Zeros at the end are space made ready (`active_file`): cut off.
 3. Adopt a newer segment that starts where this one ends, if there is one (an older manifest may have been put back).
 4. If anything was adopted or cut, sync the segment and write a manifest. The sync comes first: bytes that a killed
-   process left in the page cache must be on the disk before anybody is shown them.
+   process left in the page cache must be on the disk before a reader gets them.
 
 The time this takes depends on what was written since the last manifest, at most one segment, and never on how much is
 stored: sealed segments are neither listed nor opened.

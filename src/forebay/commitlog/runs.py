@@ -1,7 +1,7 @@
 """Messages on their way into a log that come in runs: of one partition each, with their columns as blocks.
 
-The body of their record is that of the same messages in a `MessageBatch`. But here nobody looks at single messages, and
-nothing is copied: the blocks are pieces of the record as they are.
+The body of their record is that of the same messages in a `MessageBatch`. But here single messages are not looked at,
+and nothing is copied: the blocks are pieces of the record as they are.
 """
 
 from __future__ import annotations

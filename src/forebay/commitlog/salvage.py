@@ -95,8 +95,8 @@ def _damage_in(filesystem: Filesystem, path: Path) -> list[DamagedRange]:
     file = filesystem.open(path)
     try:
         document = json.loads(file.read_at(file.size(), 0))
-        damage = [DamagedRange(**told) for told in document["damage"]]
-        # Where nothing behind the damage told how far it reached, the numbers that were given out do.
+        damage = [DamagedRange(**fields) for fields in document["damage"]]
+        # Where nothing behind the damage says how far it reached, the numbers that were given out do.
         last_seq = document["next_seq"] - 1
     except (ValueError, KeyError, TypeError) as error:
         logger.warning("%s: no report of a salvage: %r", path, error, extra={"action": "log_report_unreadable"})
@@ -250,10 +250,10 @@ class _Salvage:
     def _note_shortened(self, entry: Entry, next_seq: int, size_on_disk: int, expected_next: int) -> None:
         """A file that ends on a whole record, but earlier than the manifest says, has no damaged bytes to show."""
         damage = self._report.damage
-        is_told = bool(damage) and damage[-1].segment == entry.path and damage[-1].last_seq is None
-        is_told |= bool(damage) and damage[-1].segment == entry.path and (damage[-1].last_seq or 0) >= next_seq
+        is_known = bool(damage) and damage[-1].segment == entry.path and damage[-1].last_seq is None
+        is_known |= bool(damage) and damage[-1].segment == entry.path and (damage[-1].last_seq or 0) >= next_seq
         last_seq = max(entry.end_seq, expected_next - 1)
-        if next_seq <= last_seq and size_on_disk < entry.size and not is_told:
+        if next_seq <= last_seq and size_on_disk < entry.size and not is_known:
             fault = f"the file ends at {size_on_disk} of {entry.size} bytes"
             missing = entry.size - size_on_disk
             self._lost(DamagedRange(entry.path, size_on_disk, missing, next_seq, last_seq, fault))

@@ -34,7 +34,7 @@ from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import BodyRefused, decode
 from forebay.commitlog.plain import PlainRecord
 from forebay.errors import DamagedRange
-from forebay.filesystem import File
+from forebay.filesystem import SEARCH_BYTES, File
 
 CHUNK_BYTES = 1 << 20
 """As much as a core's own cache holds: the CRC and the columns are read from there, not from memory."""
@@ -43,7 +43,6 @@ _BYTES_PER_MESSAGE = 64
 _NO_CHUNK = Chunk(0, 1, 0)
 _new_tuple = tuple.__new__
 """Makes a named tuple without its constructor, which is written in Python: a scan makes two for every record."""
-_SEARCH_BYTES = 1 << 20
 _WINDOW_BYTES = 4096
 _PLACED_ENDS = (b"\x00\x60", b"\x00\xe0")
 _PLAIN_ENDS = (b"\x00\x40", b"\x00\xc0")
@@ -213,7 +212,7 @@ class SegmentScan:
         """Places from `start` on whose eight bytes look like the first word of a record."""
         position = start
         while position + HEADER_BYTES + CRC_BYTES <= self._end:
-            window = self._file.read_at(min(_SEARCH_BYTES, self._end - position), position)
+            window = self._file.read_at(min(SEARCH_BYTES, self._end - position), position)
             found = sorted(at - 6 for ending in ends for at in _occurrences(window, ending) if at >= 6)
             yield from (position + at for at in found)
             if len(window) < 8:
@@ -224,7 +223,7 @@ class SegmentScan:
 def end_of_data(file: File, position: int, end: int) -> int:
     """Behind the last byte between `position` and `end` that is not zero; `position` when there is none."""
     while position < end:
-        start = max(position, end - _SEARCH_BYTES)
+        start = max(position, end - SEARCH_BYTES)
         if data := file.read_at(end - start, start).rstrip(b"\0"):
             return start + len(data)
         end = start

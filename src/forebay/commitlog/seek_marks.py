@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 
-from forebay.commitlog.block import SEQ_MAX
+from forebay.model.message import SEQ_MAX
 
 MARK_EVERY_BYTES = 1 << 20
 _MARKED_SEGMENTS_MAX = 256

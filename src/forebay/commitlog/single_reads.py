@@ -1,7 +1,7 @@
 """Single records by the place where they stand, as consumers that follow a log want them: one, then one behind it.
 
 The segment that was read last stays open, and so does the window that was read of it: small records next to each other
-are read from the disk together, and the kernel sees somebody who reads on, and reads ahead. A window ends where the
+are read from the disk together, and the kernel sees a process that reads on, and reads ahead. A window ends where the
 segment's durable bytes ended when it was read, so what is in it never changes. Behind a record that is larger than a
 window others of its kind are expected: of such a one the header is read, and then all of it, and nothing twice.
 
@@ -66,7 +66,7 @@ class SingleReads:
             return None
 
     def let_go(self) -> None:
-        """Close the segment, which may have been removed: its space is free when nobody has it open."""
+        """Close the segment, which may have been removed: its space is free when no process has it open."""
         self.let_go_of_file()
         _kept.remove(self)
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from forebay.commitlog.layout import first_seq_of
 from forebay.commitlog.manifest import Entries, Entry, Manifest
 from forebay.commitlog.scan import CHUNK_BYTES
+from forebay.model.histogram import Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class LogTimes:
+    """How long appends took until they were durable, and the disk's part of that. Logs of one thread may share it."""
+
+    append: Histogram = field(default_factory=Histogram)
+    sync: Histogram = field(default_factory=Histogram)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +33,10 @@ class LogOptions:
     """How much of a segment a reader holds in memory."""
     compress: bool = True
     """Snappy for records that shrink by a third or more."""
+    times: LogTimes = field(default_factory=LogTimes, compare=False, repr=False)
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """Where a record stands: its messages, and its position in the segment that holds them."""
 
     first_seq: int

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
+from time import perf_counter
 
 from forebay.clock import Clock
 from forebay.commitlog import block, layout
@@ -78,13 +79,14 @@ class LogWriter:
 
     def commit(self, appends: Sequence[Append]) -> list[SeqRange]:
         """Make all of them durable as one record with one sync. They have one tag."""
+        began = perf_counter()
         batches = [batch for batch, _ in appends]
         first_seq, tag = self.state.next_seq, appends[0][1]
         is_compressed = self._is_worth_compressing(batches)
         ranges = _ranges(first_seq, batches)
         pieces = block.encode(batches, first_seq, tag=tag, compress=is_compressed)
         try:
-            self._write(pieces, ranges[-1].last_seq + 1)
+            self._write(pieces, ranges[-1].last_seq + 1, began)
         except AppendFailed:
             self.counters.failed_appends += len(appends)
             raise
@@ -92,26 +94,32 @@ class LogWriter:
 
     def commit_columns(self, batch: ColumnBatch | RunBatch, created_us: int, tag: bytes) -> SeqRange:
         """Make messages that are columns already durable as one record, without a copy of theirs."""
+        began = perf_counter()
         first_seq, count = self.state.next_seq, len(batch)
         is_compressed = self._is_worth_compressing([batch])
         body = batch.body(created_us, tag)
         pieces = block.framed(body, first_seq, count, (created_us, created_us), compress=is_compressed)
         try:
-            self._write(pieces, first_seq + count)
+            self._write(pieces, first_seq + count, began)
         except AppendFailed:
             self.counters.failed_appends += 1
             raise
         return SeqRange(first_seq, first_seq + count - 1)
 
-    def _write(self, pieces: Sequence[block.Piece], next_seq: int) -> None:
+    def _write(self, pieces: Sequence[block.Piece], next_seq: int, began: float) -> None:
         size = sum(map(len, pieces)) + block.CRC_BYTES
         file = self._ready_for(size)
         entries, path, position, first_seq, file_seq = self.state
         record = block.sealed(pieces, block.checksum_of_place(self._path_checksum, position))
+        write_began = perf_counter()
         try:
             file.write(record, size, position)
         except OSError as error:
             raise self._failed(error, file, size) from error
+        ended = perf_counter()
+        times = self._options.times
+        times.sync.note(ended - write_began)
+        times.append.note(ended - began)
         self.last_position = position
         # Not `LogState(...)`: its constructor is written in Python, and every group goes through here.
         self.state = _new_tuple(LogState, (entries, path, position + size, next_seq, file_seq))

@@ -31,7 +31,7 @@ Nothing is guessed and nothing is ignored. Every value in every layer is judged,
 | unknown key, or unknown `FOREBAY_…` variable | refused, with the names that exist, the nearest first |
 | value of the wrong kind or out of bounds | refused, with what is allowed, also if a stronger layer overrides it |
 | key given twice in the file | refused, with both lines |
-| file missing, unreadable, a directory, not UTF-8, over 1 MiB | refused, with who named the file |
+| file missing, unreadable, a directory, not UTF-8, over 1 MiB | refused, with what named the file |
 | broken YAML, tags, aliases of lists or mappings, over 10,000 values or 20 levels | refused, with the line |
 | empty file, section without content, empty environment variable | fine: nothing set |
 | a Kubernetes service address (`FOREBAY_SERVICE_HOST`, `FOREBAY_PORT=tcp://…`) | left alone: not a setting |

@@ -6,9 +6,9 @@ Destinations and exports are lists, and are read from the file by `forebay.confi
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr, field_validator
 
 from forebay.config.section import Section
 from forebay.config.units import parse_size
@@ -36,7 +36,8 @@ class CircuitBreakerSettings(Section):
 
 
 class PipelineSplitSettings(Section):
-    """Preparing (converting, compressing) apart from sending."""
+    """Preparing (converting, compressing) apart from sending. A destination that needs order (`remote_write`, `queue`,
+    `file`) has one preparer, and one sender with one send under way, whatever the counts say."""
 
     enabled: bool = Field(default=False, description="Prepare batches in threads while others are being sent.")
     preparer_count: int = Field(default=0, ge=0, le=1024, description="Preparers; 0 for one per processor.")
@@ -45,7 +46,8 @@ class PipelineSplitSettings(Section):
 
 
 class AdaptiveWorkersSettings(Section):
-    """As many workers as there is work."""
+    """As many workers as there is work; with pipeline split, as many senders. A destination that needs order
+    (`remote_write`, `queue`, `file`) always has one."""
 
     enabled: bool = Field(default=False, description="Add workers while batches pile up, and take them away again.")
     min_workers: int = Field(default=1, ge=1, le=1024, description="Never fewer.")
@@ -58,8 +60,7 @@ class SendQueueSettings(Section):
     enabled: bool = Field(default=True, description="If not, batches are sent at once and refused if that fails.")
     mode: Literal["memory", "disk", "hybrid"] = Field(
         default="memory",
-        description="Where batches wait: see the guide. `type` is another name of this key. For a destination that "
-        "needs order (`remote_write`, `queue`) `hybrid` is `disk`.",
+        description="Where batches wait: see the guide. `type` is another name of this key.",
     )
     path: str = Field(
         default="",
@@ -88,7 +89,7 @@ class SendQueueSettings(Section):
     order: Literal["tiers", "fifo"] = Field(
         default="tiers",
         description="Of mode `hybrid`: `tiers` sends what is in memory before what is on disk; `fifo` keeps the order "
-        "of acceptance.",
+        "of acceptance. For a destination that needs order (`remote_write`, `queue`, `file`) it is always `fifo`.",
     )
     inmemory_blocks: int = Field(
         default=2048, ge=1, le=1_000_000, description="How many batches FastQueue holds in memory before it spills."
@@ -123,7 +124,11 @@ class SendQueueSettings(Section):
         description="Every batch goes through the queue. If not, it is sent at once, and queued if that fails.",
     )
     workers: int = Field(
-        default=0, ge=0, le=1024, description="How many batches are sent at a time; 0 for two per CPU."
+        default=0,
+        ge=0,
+        le=1024,
+        description="How many batches are sent at a time; 0 for two per CPU. A destination that needs order "
+        "(`remote_write`, `queue`, `file`) is sent one at a time, whatever this says.",
     )
     retry_interval: Duration = Field(
         default=timedelta(seconds=5),
@@ -162,11 +167,13 @@ class SendQueueSettings(Section):
         default=0.0,
         ge=0.0,
         le=0.9,
-        description="`max_bytes` as a share of the memory that the process may use (0.1 is a tenth); 0: as it is set.",
+        description="`max_bytes` as a share of the memory that the process may use (0.1 is a tenth), where `max_bytes` "
+        "itself is not set; 0: as it is set. Not in mode `disk`, whose bytes are not in memory.",
     )
     adaptive_enabled: bool = Field(
         default=False,
-        description="Lower `max_bytes` while the process uses more than `target_utilization` of its memory.",
+        description="Lower `max_bytes` of what waits in memory while the process uses more than `target_utilization` "
+        "of its memory. What is on disk is left alone: in mode `disk` this does nothing.",
     )
     target_utilization: float = Field(default=0.85, ge=0.1, le=1.0, description="See `adaptive_enabled`.")
     failover_max_size: int = Field(
@@ -180,6 +187,27 @@ class SendQueueSettings(Section):
     pipeline_split: PipelineSplitSettings = PipelineSplitSettings()
     adaptive_workers: AdaptiveWorkersSettings = AdaptiveWorkersSettings()
 
+    _is_max_bytes_written: bool = PrivateAttr(default=False)
+    """Whether a person wrote `max_bytes`, and not a default or a profile."""
+
+    def model_post_init(self, _context: Any) -> None:
+        self._is_max_bytes_written = "max_bytes" in self.model_fields_set
+
+    def with_max_bytes_written(self, is_written: bool) -> SendQueueSettings:
+        """The same settings, where it is known better where `max_bytes` was written."""
+        found = self.model_copy()
+        found._is_max_bytes_written = is_written  # noqa: SLF001 - of a copy of this
+        return found
+
+    @property
+    def is_max_bytes_written(self) -> bool:
+        return self._is_max_bytes_written
+
+    @property
+    def is_share_of_memory(self) -> bool:
+        """Whether `memory_percent` is in force. Bytes on disk are no share of memory, and what is written out holds."""
+        return self.memory_percent > 0 and self.mode != "disk" and not self._is_max_bytes_written
+
 
 class ExporterSettings(Section):
     """What all destinations share. The destinations themselves are the list `destinations` of the file."""
@@ -188,8 +216,8 @@ class ExporterSettings(Section):
         default=0,
         ge=0,
         le=65_536,
-        description="How many sends may be under way in all; 0 for eight per CPU, or as many as all destinations have "
-        "workers if that is more.",
+        description="How many sends to one destination may be under way, by all its workers and exports together; "
+        "0 for eight per CPU.",
     )
     memory_limit_ratio: float = Field(
         default=0.85,
@@ -206,7 +234,7 @@ class ReceiverSettings(Section):
     listen: str = Field(default="", description="`host:port` to listen on, such as `127.0.0.1:4318`; empty for off.")
     to: str = Field(
         default="",
-        description="Where it goes: `queue:NAME` (durable, the receipt is told; `{signal}` in the name stands for "
+        description="Where it goes: `queue:NAME` (durable, with a receipt; `{signal}` in the name stands for "
         "`metrics`, `traces` or `logs`), or `destination:NAME`.",
     )
 
@@ -248,6 +276,32 @@ class ReceiversSettings(Section):
     buffer: MetricsBufferSettings = MetricsBufferSettings()
 
 
+class TraceSettings(Section):
+    """Spans of OpenTelemetry. A `traceparent` is passed on whether they are exported or not."""
+
+    endpoint: str = Field(
+        default="",
+        description="Where spans go by OTLP over HTTP, such as `http://localhost:4318/v1/traces`. Empty: nowhere.",
+    )
+    sample_ratio: float = Field(
+        default=0.01,
+        ge=0.0,
+        le=1.0,
+        description="Of traces that begin here. One that began elsewhere is followed if it is sampled there.",
+    )
+    service_name: str = Field(default="forebay", min_length=1, description="What the spans say they are of.")
+    buffer_spans: int = Field(
+        default=10_000, ge=1, le=1_000_000, description="Spans that may wait for the endpoint; more are dropped."
+    )
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_url(cls, value: str) -> str:
+        if value and not value.startswith(("http://", "https://")):
+            raise ValueError("has to begin with http:// or https://")
+        return value
+
+
 class TelemetrySettings(Section):
     """How Forebay speaks of itself."""
 
@@ -255,3 +309,11 @@ class TelemetrySettings(Section):
         default="forebay",
         description="What names of metrics of the way out begin with; `metrics_governor` for dashboards made for that.",
     )
+    queue_series_max: int = Field(
+        default=60_000,
+        ge=0,
+        le=10_000_000,
+        description="How many series `/metrics` has of queues and groups: 7 of a queue, 5 of each group. Queues beyond "
+        "that are summed in series whose queue is `other`.",
+    )
+    traces: TraceSettings = TraceSettings()

@@ -56,7 +56,7 @@ class Key:
 
     def read(self, value: object) -> object:
         """Turn what was written into the value the model holds, or raise ValueRefused."""
-        # Pydantic would take True for the number 1; nobody who writes `true` means that.
+        # Pydantic would take True for the number 1; a file that says `true` does not mean that.
         if isinstance(value, bool) and not self.is_switch:
             raise ValueRefused("")
         try:

@@ -6,7 +6,7 @@ layers with the same rules and list all faults at once. The YAML file has a modu
 Environment names are looked up in the table of keys. Names that no table knows but that begin with `FOREBAY_` are most
 likely slips and become entries under that name, which `load` refuses, with one exception: Kubernetes puts the addresses
 of a service called `forebay` into every container as `FOREBAY_SERVICE_HOST`, `FOREBAY_PORT=tcp://…` and the like. They
-are nobody's slip and are left alone. An empty variable counts as not set, as it does in the shell's `${NAME:-…}`.
+are no slip of the user and are left alone. An empty variable counts as not set, as it does in the shell's `${NAME:-…}`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One value that somebody wrote: for which key, and where."""
+    """One value that was written: for which key, and where."""
 
     key: str
     value: object
@@ -76,7 +76,12 @@ ALIASES: Mapping[str, Alias] = MappingProxyType(
 )
 """Environment names of other systems that are understood as well. Forebay's own name wins where both are set."""
 
-KEY_ALIASES: Mapping[str, str] = MappingProxyType({"exporter.queue.type": "exporter.queue.mode"})
+KEY_ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "exporter.queue.type": "exporter.queue.mode",
+        "exporter.queue.global_send_limit": "exporter.global_send_limit",
+    }
+)
 """Other names of keys, as the seeds' examples write them."""
 
 
@@ -89,6 +94,7 @@ def flag_aliases(keys: Mapping[str, Key]) -> Mapping[str, str]:
     }
     return found | {
         "--queue-type": "exporter.queue.mode",
+        "--queue-global-send-limit": "exporter.global_send_limit",
         "--queue-meta-sync": "exporter.queue.meta_sync_interval",
         "--queue-stale-flush": "exporter.queue.stale_flush_interval",
         "--memory-limit-ratio": "exporter.memory_limit_ratio",
@@ -104,7 +110,7 @@ _SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
 
 
 def profile_layer(name: str) -> list[Entry]:
-    """The values of a profile; none for a name that is no profile, which is a fault of whoever chose it."""
+    """The values of a profile; none for a name that is no profile, which is a fault of the layer that chose it."""
     origin = Origin(Layer.PROFILE, f"profile {name}")
     return [Entry(key, value, origin) for key, value in PROFILES.get(name, {}).items()]
 

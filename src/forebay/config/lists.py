@@ -22,12 +22,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
 
 from forebay.config.export_model import SendQueueSettings
-from forebay.config.masking import masked
+from forebay.config.masking import MASK, masked
 from forebay.config.section import Section
 from forebay.config.units import parse_size
 from forebay.config.values import Duration, Size
@@ -45,6 +46,25 @@ def _checked_name(value: str) -> str:
     if not _NAME.fullmatch(value):
         raise ValueError("a name of up to 64 letters, digits, dots, dashes and underscores")
     return value
+
+
+_TLS = frozenset({"ca_file", "certificate", "certificate_key"})
+_HTTP = _TLS | {"url", "headers", "timeout"}
+OBEYED: dict[DestinationType, frozenset[str]] = {
+    "otlp_http": _HTTP | {"compression"},
+    "otlp_grpc": _HTTP | {"compression", "insecure"},
+    "remote_write": _HTTP,
+    "http": _HTTP | {"compression", "format"},
+    "queue": frozenset({"queue_name"}),
+    "file": frozenset({"path", "format", "max_size"}),
+}
+"""The keys that a destination of each type obeys, beside `name`, `type` and `queue`. Any other is a fault: a key that
+is taken and ignored is a certificate that is not shown, or a secret that is not sent."""
+_VALUES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("otlp_grpc", "compression"): ("gzip", "none"),
+    ("file", "format"): ("ndjson", "envelopes"),
+}
+"""The values of a key that a type obeys, where it does not obey all."""
 
 
 class DestinationSettings(Section):
@@ -77,6 +97,24 @@ class DestinationSettings(Section):
             raise ValueError(f"a destination of type {self.type} needs {needed}")
         if needed == "url" and self.type != "otlp_grpc" and not self.url.startswith(("http://", "https://")):
             raise ValueError("a url that begins with http:// or https://")
+        if needed == "url" and urlsplit(self.url).username and "authorization" in map(str.lower, self.headers):
+            raise ValueError("a user in the url, or the header Authorization, and not both")
+        return self
+
+    @model_validator(mode="after")
+    def _obeys_its_keys(self) -> DestinationSettings:
+        given = self.model_fields_set - {"name", "type", "queue"}
+        if ignored := sorted(given - OBEYED[self.type]):
+            known = ", ".join(sorted(OBEYED[self.type]))
+            raise ValueError(f"a destination of type {self.type} does not obey {', '.join(ignored)}; it has {known}")
+        for (of, key), values in _VALUES.items():
+            if of == self.type and key in given and getattr(self, key) not in values:
+                raise ValueError(f"{key} of a destination of type {of}: {' or '.join(values)}")
+        if self.certificate_key and not self.certificate:
+            raise ValueError("a certificate_key needs its certificate")
+        is_plain = self.insecure or self.url.startswith("http://")
+        if is_plain and self.type == "otlp_grpc" and any(getattr(self, key) for key in _TLS):
+            raise ValueError("certificates, or no TLS (insecure, a url with http://), and not both")
         return self
 
 
@@ -144,7 +182,7 @@ def read_lists(
 def _items(file: Path, faults: list[SettingFault]) -> Iterator[tuple[str, Any, str]]:
     try:
         root = compose_file(file)
-    except FileRefused:  # told by who reads the settings
+    except FileRefused:  # raised where the settings are read
         return
     for name, below in root.value if isinstance(root, yaml.MappingNode) else ():
         if name.value not in LISTS or (isinstance(below, yaml.ScalarNode) and plain(below) is None):
@@ -164,8 +202,14 @@ def _merge_queue(
     if key.startswith(EXPORTS) or not isinstance(given, dict):
         return
     own = {("mode" if name == "type" else name): below for name, below in given.items()}
+    if {"mode", "type"} <= given.keys() and given["mode"] != given["type"]:
+        allowed = f"the same as mode, which is {given['mode']}: they are two names of one key"
+        faults.append(SettingFault(f"{key}.queue.type", given["type"], allowed, where))
+    # What stands with the destination is nearer than what stands for all.
+    is_written = "max_bytes" in own or (base.is_max_bytes_written and "memory_percent" not in own)
     try:
-        value["queue"] = SendQueueSettings.model_validate(_overlaid(base.model_dump(), own))
+        found = SendQueueSettings.model_validate(_overlaid(base.model_dump(), own))
+        value["queue"] = found.with_max_bytes_written(is_written)
     except ValidationError as error:
         faults.extend(_faults(error, f"{key}.queue", where))
         value["queue"] = base
@@ -183,9 +227,12 @@ def _faults(error: ValidationError, key: str, where: str) -> Iterable[SettingFau
     for found in error.errors(include_url=False):
         place = ".".join([key, *(str(part) for part in found["loc"])])
         own = found.get("ctx", {}).get("error")
-        value = found.get("input")
-        shown: object = masked(value) if isinstance(value, str) else None if isinstance(value, dict) else value
+        shown = MASK if "headers" in found["loc"][:-1] else _shown(found.get("input"))
         yield SettingFault(place, shown, str(own) if isinstance(own, ValueError) else str(found["msg"]), where)
+
+
+def _shown(value: object) -> object:
+    return masked(value) if isinstance(value, str) else None if isinstance(value, dict | list) else value
 
 
 def _contradictions(

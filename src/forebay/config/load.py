@@ -2,7 +2,7 @@
 
     defaults  <  profile  <  YAML file  <  environment  <  flags
 
-Every value is judged, also one that a stronger layer overrides: a wrong line in a file is wrong whether or not somebody
+Every value is judged, also one that a stronger layer overrides: a wrong line in a file is wrong whether or not a user
 works around it today. All faults of all layers are raised at once as `SettingsRefused`; there are no partial settings.
 """
 
@@ -87,7 +87,7 @@ def load(
     values = _judge(profile_layer(profile), faults) | chosen
     if faults:
         raise SettingsRefused(faults)
-    settings = Settings.model_validate(_nested({key: value for key, (value, _) in values.items()}))
+    settings = _settings(values)
     destinations, exports = read_lists(file, settings.exporter.queue, faults) if file is not None else ((), ())
     origins = {key: values[key][1] if key in values else DEFAULT for key in KEYS}
     targets = {destination.name for destination in destinations}
@@ -96,6 +96,16 @@ def load(
         raise SettingsRefused(faults)
     again = partial(load, file=file, file_named_by=file_named_by, environ=environ, flags=flags, aliases=aliases)
     return Loaded(settings, MappingProxyType(origins), file, destinations, exports, again)
+
+
+def _settings(values: Mapping[str, tuple[object, Origin]]) -> Settings:
+    settings = Settings.model_validate(_nested({key: value for key, (value, _) in values.items()}))
+    key = "exporter.queue.max_bytes"
+    if key not in values or values[key][1].layer is not Layer.PROFILE:
+        return settings
+    exporter = settings.exporter
+    queue = exporter.queue.with_max_bytes_written(False)
+    return settings.model_copy(update={"exporter": exporter.model_copy(update={"queue": queue})})
 
 
 def _placed(fault: SettingFault, origins: Mapping[str, Origin]) -> SettingFault:
@@ -118,14 +128,31 @@ def _judge(entries: Iterable[Entry], faults: list[SettingFault]) -> dict[str, tu
             faults.append(_fault(entry, _what_exists(entry)))
             continue
         try:
-            values[key.name] = key.read(entry.value), entry.origin
+            value = key.read(entry.value)
         except ValueRefused as refused:
             faults.append(_fault(entry, _what_is_allowed(key, str(refused))))
+            continue
+        if key.name in values and _contradicts(values[key.name], value, entry.origin):
+            faults.append(_fault(entry, f"one value for {key.name}: {values[key.name][1]} has another one"))
+        values[key.name] = value, entry.origin
     return values
 
 
+def _contradicts(earlier: tuple[object, Origin], value: object, origin: Origin) -> bool:
+    """Whether a key was given twice in one place, by two of its names, with different values: neither can be meant.
+
+    In the environment a foreign name is there for another program, and Forebay's own name wins.
+    """
+    is_same_place = earlier[1].layer is origin.layer and origin.layer is not Layer.ENVIRONMENT
+    return is_same_place and earlier[0] != value
+
+
 def _fault(entry: Entry, allowed: str) -> SettingFault:
-    shown = masked(entry.value) if isinstance(entry.value, str) else entry.value
+    shown: object = entry.value
+    if isinstance(shown, str):
+        shown = masked(shown)
+    elif isinstance(shown, dict):
+        shown = "{…}"  # where a value is expected; what it holds may be secret
     if len(repr(shown)) > VALUE_SHOWN_MAX:
         shown = str(shown)[: VALUE_SHOWN_MAX - 1] + "…"
     return SettingFault(entry.key, shown, allowed, entry.origin.text)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from forebay.config.dispatch_model import DispatchSettings
 from forebay.config.export_model import ExporterSettings, ReceiversSettings, TelemetrySettings
 from forebay.config.section import Section
 from forebay.config.units import parse_size
@@ -31,12 +32,6 @@ class LogSettings(Section):
         default=True,
         description="Also begin a new segment when the UTC day changes, so that whole days can be removed.",
     )
-    record_size: Size = Field(
-        default=parse_size("4Mi"),
-        ge=parse_size("4Ki"),
-        le=parse_size("64Mi"),
-        description="Appends that wait at the same time are committed together, in records of up to this size.",
-    )
     read_chunk: Size = Field(
         default=parse_size("1Mi"),
         ge=parse_size("64Ki"),
@@ -55,7 +50,8 @@ class ServerSettings(Section):
 
     host: str = Field(
         default="127.0.0.1",
-        description="The address to listen on. One that others can reach needs `server.keys`, or `--insecure`.",
+        description="The address to listen on. One that others can reach needs keys (`forebay keys`, or "
+        "`server.keys`), or `--insecure`.",
     )
     port: int = Field(default=6632, ge=0, le=65535, description="The port to listen on; 0 takes a free one.")
     store: str = Field(
@@ -98,7 +94,7 @@ class ServerSettings(Section):
         default=timedelta(seconds=0),
         ge=timedelta(seconds=0),
         le=timedelta(hours=1),
-        description="How long the server goes on serving when it is told to stop, with `/readyz` saying that it is not "
+        description="How long the server goes on serving when it is stopped, with `/readyz` saying that it is not "
         "ready: time for a balancer to notice. A second signal ends it.",
     )
     retention_interval: Duration = Field(
@@ -148,8 +144,8 @@ class ServerSettings(Section):
     )
     keys: str = Field(
         default="",
-        description="The file with the API keys, read again when it changes. Without one, everybody who can connect "
-        "may do everything.",
+        description="A file with API keys, beside those of the store (`forebay keys`), read again when it changes. "
+        "Without any key, every client that can connect may do everything.",
     )
     allowed_hosts: str = Field(
         default="",
@@ -168,9 +164,38 @@ class ServerSettings(Section):
         "flush of buffer files as well. Read again on SIGHUP.",
     )
     certificate: str = Field(
-        default="", description="The file with the certificate chain (PEM), for HTTPS. Read again on SIGHUP."
+        default="",
+        description="The file with the certificate chain (PEM), for HTTPS. Read again when it changes, and on SIGHUP.",
     )
     certificate_key: str = Field(default="", description="The file with the private key (PEM) of the certificate.")
+    client_ca_file: str = Field(
+        default="",
+        description="The file with the authorities (PEM) of clients' certificates. With it, a client without a "
+        "certificate of theirs cannot connect (mTLS); keys are needed all the same. Read again when it changes.",
+    )
+    session_time: Duration = Field(
+        default=timedelta(hours=12),
+        ge=timedelta(minutes=1),
+        le=timedelta(days=30),
+        description="How long a sign-in on the web page lasts.",
+    )
+    audit_retention: Duration = Field(
+        default=timedelta(days=90),
+        ge=timedelta(hours=1),
+        le=timedelta(days=3650),
+        description="How long admin actions stay in the audit log, 100,000 of them at the most; revoked keys are "
+        "listed for as long.",
+    )
+
+
+class LoggingSettings(Section):
+    """How the server's log is written. How much of it, `server.log_level` says."""
+
+    format: Literal["human", "json"] = Field(
+        default="human",
+        description="A line of text for each event, or a JSON object, on stderr. Both have the event's `action`, a "
+        "word that stays the same from version to version.",
+    )
 
 
 class BufferSettings(Section):
@@ -199,9 +224,12 @@ class BufferSettings(Section):
         description="How long a push waits for a database before it goes to the failover file.",
     )
     alert_size: Size = Field(
-        default=1_000_000_000, ge=1, le=parse_size("1024Ti"), description="More bytes than this are told in the log."
+        default=1_000_000_000,
+        ge=1,
+        le=parse_size("1024Ti"),
+        description="More bytes than this are reported in the log.",
     )
-    alert_events: int = Field(default=100_000, ge=1, description="More messages than this are told in the log.")
+    alert_events: int = Field(default=100_000, ge=1, description="More messages than this are reported in the log.")
     max_size: Size = Field(
         default=parse_size("10Gi"),
         ge=parse_size("64Ki"),
@@ -238,6 +266,21 @@ class SparkSettings(Section):
     )
 
 
+class WorkerSettings(Section):
+    """How a worker takes parcels: `forebay worker` and `forebay up`."""
+
+    lanes: int = Field(
+        default=4, ge=1, le=256, description="How many leases are worked on at a time, each in a Spark job of its own."
+    )
+    lease_parcels: int = Field(default=100, ge=1, le=1_000, description="How many parcels one job has at the most.")
+    lease_messages: int = Field(
+        default=200_000,
+        ge=1,
+        le=100_000_000,
+        description="How many messages the parcels of one job have at the most, the first parcel's not counted.",
+    )
+
+
 class Settings(Section):
     """What concerns Forebay as a whole, and its sections."""
 
@@ -250,7 +293,10 @@ class Settings(Section):
     log: LogSettings = LogSettings()
     server: ServerSettings = ServerSettings()
     buffer: BufferSettings = BufferSettings()
+    dispatch: DispatchSettings = DispatchSettings()
     spark: SparkSettings = SparkSettings()
+    worker: WorkerSettings = WorkerSettings()
     exporter: ExporterSettings = ExporterSettings()
     receivers: ReceiversSettings = ReceiversSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    logging: LoggingSettings = LoggingSettings()

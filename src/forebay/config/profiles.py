@@ -13,7 +13,6 @@ PROFILES: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
         "minimal": {
             "log.segment_size": "64Mi",
-            "log.record_size": "1Mi",
             "log.read_chunk": "256Ki",
             "exporter.queue.mode": "memory",
             "exporter.queue.max_size": 1000,
@@ -23,7 +22,6 @@ PROFILES: Mapping[str, Mapping[str, object]] = MappingProxyType(
         "balanced": {},
         "performance": {
             "log.segment_size": "1Gi",
-            "log.record_size": "16Mi",
             "log.read_chunk": "4Mi",
             "log.compression": "never",
             "exporter.queue.mode": "hybrid",

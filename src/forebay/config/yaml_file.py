@@ -2,7 +2,7 @@
 
 Only the plain part of YAML is taken: mappings, lists, and scalars that are text, whole numbers, true/false or null.
 What YAML 1.1 would make of `010` (octal 8), `1:30` (90), `no` (false) or `2026-01-01` (a date) stays the text that
-somebody wrote, and its key decides. Tags such as `!!python/…` are refused; an anchor may repeat a single value only,
+the user wrote, and its key decides. Tags such as `!!python/…` are refused; an anchor may repeat a single value only,
 so no few lines can unfold into gigabytes.
 
 Keys may be nested (`log:` above `segment_size:`) or dotted (`log.segment_size:`). A key that is given twice is a
@@ -55,7 +55,7 @@ class FileRefused(Exception):
 def read_yaml(path: Path, named_by: str, sections: Collection[str]) -> tuple[list[Entry], list[SettingFault]]:
     """Read the values that a file sets, and the faults that kept others from being read.
 
-    `named_by` says who chose the file (`flag --config`); `sections` are the keys below which further keys stand.
+    `named_by` says what chose the file (`flag --config`); `sections` are the keys below which further keys stand.
     """
     faults: list[SettingFault] = []
     try:

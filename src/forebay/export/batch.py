@@ -1,11 +1,13 @@
 """What an exporter carries: the bytes that came in, what they are, and how many items there are in them.
 
 A batch is never taken apart on its way through a queue. On disk it is a length (u32, little-endian), a header
-(MessagePack: version, kind, items, accepted_us, key), and the body as it is.
+(MessagePack: version, kind, items, accepted_us, key), and the body as it is. In a directory that metrics-governor has
+left, a batch is the body alone: an OTLP metrics request, protobuf, which begins with the byte of its first field.
 """
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +16,15 @@ from struct import Struct
 import msgspec
 
 from forebay.otlp.kinds import Kind
+from forebay.otlp.protobufs import count_items, parsed
 from forebay.sendqueue.queue import Codec
 
 VERSION = 1
 OVERHEAD_BYTES = 64
 """What a batch costs beside its body, roughly."""
 _LENGTH = Struct("<I")
+RESOURCE_METRICS = b"\x0a"
+"""Field 1 of a request, of which there is nothing else."""
 
 
 class ExportBatch:
@@ -55,6 +60,7 @@ class ExportMessage:
     payload: bytes
     is_bytes: bool = False
     partition_id: str = ""
+    headers: bytes = b""
 
 
 class MessageBatch(ExportBatch):
@@ -93,6 +99,23 @@ def encode(batch: ExportBatch) -> bytes:
 
 def decode(data: bytes) -> ExportBatch:
     """Raises ValueError for what is no batch."""
+    try:
+        return _decode_own(data)
+    except ValueError:
+        if data[:1] != RESOURCE_METRICS:
+            raise
+        return _decode_of_the_originals(data)
+
+
+def _decode_of_the_originals(data: bytes) -> ExportBatch:
+    """Its key is made of what is in it, so that it is the same whenever the batch is read again."""
+    items = count_items(Kind.METRICS, parsed(Kind.METRICS, data))
+    if not items:
+        raise ValueError("neither a batch of Forebay's nor an OTLP metrics request with data points")
+    return ExportBatch(Kind.METRICS, data, items, 0, hashlib.blake2b(data, digest_size=16).hexdigest())
+
+
+def _decode_own(data: bytes) -> ExportBatch:
     if len(data) < _LENGTH.size:
         raise ValueError(f"{len(data)} bytes are too few for a batch")
     (length,) = _LENGTH.unpack_from(data)

@@ -25,7 +25,7 @@ _NAME = re.compile(r"\d{1,20}-[0-9A-Za-z._-]{1,120}")
 
 
 class UnknownDeadLetter(Permanent):
-    """There is no dead letter of that name. `forebay exports dead DESTINATION` lists them."""
+    """There is no dead letter of that name. `forebay exports dead list DESTINATION` lists them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from forebay.export.destination import Destination, Prepared, Receipt
 from forebay.export.feed import Claim, Feed
 from forebay.export.outcome import AWAY, ErrorClass, SendFailed
 from forebay.export.splitting import halves
+from forebay.model.histogram import Histogram
 from forebay.sendqueue.backoff import Backoff
 from forebay.sendqueue.breaker import Breaker, State
 from forebay.sendqueue.entry import Entry
@@ -64,6 +65,8 @@ class Delivery:
             is_enabled=options.is_breaker_enabled,
         )
         self.latency = Latency()
+        self.times = Histogram()
+        """How long sends took."""
         self.counts: Counter[str] = Counter()
         """sent, sent_items, rejected_items, retried, retried_well, split, buried, in_flight."""
         self.failures: Counter[str] = Counter()
@@ -88,20 +91,25 @@ class Delivery:
         """Whether the destination may be tried now."""
         return self.breaker.state is State.CLOSED and self._paused_until <= self._clock.monotonic()
 
+    def seconds_until_open(self) -> float:
+        """How long the destination is left alone yet; 0 when it may be tried."""
+        return max(self._paused_until - self._clock.monotonic(), self.breaker.seconds_until_probe(), 0.0)
+
     async def wait_until_open(self) -> None:
-        """Wait while the breaker is open or its probe is under way, and while the destination asked for patience."""
+        """Wait while the breaker is open or its probe is under way, and while the destination requested patience."""
         while True:
             self._changed.clear()
-            paused = self._paused_until - self._clock.monotonic()
-            until_probe = self.breaker.seconds_until_probe()
-            if self.breaker.state is not State.HALF_OPEN and paused <= 0 and until_probe <= 0:
+            seconds = self.seconds_until_open()
+            if self.breaker.state is not State.HALF_OPEN and seconds <= 0:
                 return
-            await _wait(self._changed, max(paused, until_probe, 0.05))
+            await _wait(self._changed, max(seconds, 0.05))
 
     # one claim
 
     async def prepare_ahead(self, claim: Claim) -> None:
         """Convert and compress the first part now, so that sending is only sending. Faults come up when it is sent."""
+        if not claim.parts:  # all of it was taken; what is left to do is to confirm it
+            return
         try:
             claim.prepared = await self._prepared(claim.parts[0])
         except SendFailed:
@@ -129,8 +137,11 @@ class Delivery:
             raise
 
     async def try_at_once(self, batch: ExportBatch) -> bool:
-        """Send a batch that is in no queue, once, if the destination may be tried. False if it was not taken."""
-        if not self.is_open or not self.breaker.allow():
+        """Send a batch that is in no queue, once, if the destination may be tried. False if it was not taken.
+
+        It may be the breaker's probe: without a send queue there is no other batch that could close the breaker.
+        """
+        if self.seconds_until_open() > 0 or not self.breaker.allow():
             return False
         claim: Claim = Entry(0, batch, batch.size, batch.accepted_us)
         claim.attempts = 1
@@ -139,6 +150,9 @@ class Delivery:
         except SendFailed as failed:
             self._note_failure(failed)
             return False
+        except BaseException:
+            self.breaker.undecided()
+            raise
         self._note_success(claim, batch, receipt)
         return True
 
@@ -206,7 +220,9 @@ class Delivery:
                 raise _unforeseen(self._destination.name, error) from error
             finally:
                 self.counts["in_flight"] -= 1
-                self.latency.add(self._clock.monotonic() - began)
+                seconds = self._clock.monotonic() - began
+                self.latency.add(seconds)
+                self.times.note(seconds)
 
     async def _prepared(self, part: ExportBatch) -> Prepared:
         try:

@@ -2,8 +2,11 @@
 
 Without pipeline split, `workers` tasks each claim a batch, prepare it and send it. With it, `preparers` claim and
 prepare, off the event loop, and hand what goes over the wire to `senders` through a bounded channel; each sender has up
-to `max_concurrent_sends` under way. Either way all exporters of a process together send no more than
+to `max_concurrent_sends` under way. Either way all exporters of one destination together send no more than
 `global_send_limit` at a time, and what happens to a batch is decided in one place: `delivery.Delivery`.
+
+With adaptive workers their number follows the work (`forebay.sendqueue.scaling`); with pipeline split it is the senders
+that are added and rest.
 
 A destination that needs batches in the order of their acceptance (`Destination.is_in_order`) gets one worker, or one
 preparer and one sender with one send under way; a batch that has to wait for its next attempt holds up the others.
@@ -14,13 +17,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from forebay.clock import Clock
 from forebay.export.delivery import Delivery, DeliveryOptions
 from forebay.export.destination import Destination
 from forebay.export.feed import Claim, Feed
 from forebay.sendqueue.scaling import DECISION_SECONDS, Scaler
+
+BUG_SECONDS = 1.0
 
 _log = logging.getLogger("forebay.export")
 
@@ -46,9 +53,18 @@ class ExporterOptions:
     @property
     def sends_max(self) -> int:
         """How many sends may be under way at the most."""
-        if self.pipeline.is_enabled:
-            return self.pipeline.senders * self.pipeline.concurrent_sends
-        return self.workers_max if self.is_adaptive else self.workers
+        at_work = self.workers_max if self.is_adaptive else self.workers_at_start
+        return at_work * self.sends_each
+
+    @property
+    def workers_at_start(self) -> int:
+        """Workers, or senders."""
+        return self.pipeline.senders if self.pipeline.is_enabled else self.workers
+
+    @property
+    def sends_each(self) -> int:
+        """How many sends each of them may have under way: as many tasks it is made of."""
+        return self.pipeline.concurrent_sends if self.pipeline.is_enabled else 1
 
 
 @dataclass(slots=True)
@@ -69,19 +85,21 @@ class Exporter:
         feed: Feed,
         clock: Clock,
         options: ExporterOptions,
-        global_limit: asyncio.Semaphore,
+        send_limit: asyncio.Semaphore,
     ) -> None:
         self.destination = destination
         self.feed = feed
         self.options = _in_order(options) if destination.is_in_order else options
         options = self.options
-        self.delivery = Delivery(destination, feed, clock, options.delivery, global_limit)
-        self.scaler = Scaler(options.workers_min, options.workers_max, options.workers)
+        self.delivery = Delivery(destination, feed, clock, options.delivery, send_limit)
+        self.scaler = Scaler(options.workers_min, options.workers_max, options.workers_at_start)
         self.active = Activity()
         self.channel: asyncio.Queue[Claim] = asyncio.Queue(options.pipeline.channel_size)
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
+        self._preparers: list[asyncio.Task[None]] = []
         self._workers: list[asyncio.Task[None]] = []
+        """Workers, or senders."""
         self._resumed = asyncio.Event()
         self._resumed.set()
 
@@ -92,21 +110,19 @@ class Exporter:
     async def start(self) -> None:
         await self.destination.open()
         await self.feed.open()
-        pipeline = self.options.pipeline
-        if pipeline.is_enabled:
-            self._workers += [asyncio.create_task(self._prepare_all()) for _ in range(pipeline.preparers)]
-            senders = pipeline.senders * pipeline.concurrent_sends
-            self._workers += [asyncio.create_task(self._send_all()) for _ in range(senders)]
-        elif self.options.is_adaptive:
-            self._tasks.add(asyncio.create_task(self._scale()))
+        options = self.options
+        if options.pipeline.is_enabled:
+            self._preparers += [self._kept_up(self._prepare_all) for _ in range(options.pipeline.preparers)]
+        if options.is_adaptive:
+            self._tasks.add(self._kept_up(self._scale))
             self._set_workers(self.scaler.workers)
         else:
-            self._set_workers(self.options.workers)
+            self._set_workers(options.workers_at_start)
 
     @property
     def workers(self) -> int:
-        """How many there are."""
-        return len(self._workers)
+        """How many there are: with pipeline split, preparers and the sends that senders may have under way."""
+        return len(self._preparers) + len(self._workers)
 
     # pause
 
@@ -124,8 +140,28 @@ class Exporter:
     # work
 
     def _set_workers(self, count: int) -> None:
-        while len(self._workers) < count:
-            self._workers.append(asyncio.create_task(self._work(len(self._workers))))
+        each = self.options.sends_each
+        work = self._send_all if self.options.pipeline.is_enabled else self._work
+        while len(self._workers) < count * each:
+            self._workers.append(self._kept_up(partial(work, len(self._workers) // each)))
+
+    async def _rest(self, number: int) -> None:
+        """Wait while this worker is one too many."""
+        while self.options.is_adaptive and number >= self.scaler.workers:
+            await asyncio.sleep(DECISION_SECONDS)
+
+    def _kept_up(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """A task that goes on after a bug: workers that end one by one would stop the way out in silence."""
+
+        async def keep_up() -> None:
+            while True:
+                try:
+                    return await work()
+                except Exception:  # noqa: BLE001
+                    _log.exception("%s: a worker begins anew after a bug", self.name, extra={"action": "export_bug"})
+                    await asyncio.sleep(BUG_SECONDS)
+
+        return asyncio.create_task(keep_up())
 
     async def _work(self, number: int) -> None:
         while (claim := await self._claim()) is not None:
@@ -134,11 +170,10 @@ class Exporter:
                 await self.delivery.deliver(claim)
             finally:
                 self.active.workers -= 1
-            while self.options.is_adaptive and number >= self.scaler.workers:
-                await asyncio.sleep(DECISION_SECONDS)
+            await self._rest(number)
 
     async def _claim(self) -> Claim | None:
-        """The next batch, once the destination may be tried and nobody has paused the export."""
+        """The next batch, once the destination may be tried and the export is not paused."""
         while True:
             await self._resumed.wait()
             await self.delivery.wait_until_open()
@@ -156,8 +191,9 @@ class Exporter:
                 self.active.preparers -= 1
             await self.channel.put(claim)
 
-    async def _send_all(self) -> None:
+    async def _send_all(self, number: int) -> None:
         while True:
+            await self._rest(number)
             claim = await self.channel.get()
             self.active.senders += 1
             try:
@@ -170,20 +206,20 @@ class Exporter:
         while True:
             await asyncio.sleep(DECISION_SECONDS)
             now = self._clock.monotonic()
-            self._set_workers(self.scaler.decide(self.feed.depth(), self.delivery.latency.seconds, now))
+            waiting = self.feed.depth() + self.channel.qsize()
+            self._set_workers(self.scaler.decide(waiting, self.delivery.latency.seconds, now))
 
     # stop
 
     async def stop(self, drain_seconds: float) -> None:
-        """Go on sending for a while, then keep what is left. A destination that is away is not waited for."""
-        self.resume()
-        deadline = self._clock.monotonic() + drain_seconds
+        """Go on sending for a while, then keep what is left. A destination that is away or paused is not waited for."""
+        deadline = self._clock.monotonic() + (0.0 if self.is_paused else drain_seconds)
         while self._clock.monotonic() < deadline and self.delivery.is_open and self._has_work():
             await asyncio.sleep(0.02)
         self.feed.stop_claims()
-        for task in [*self._workers, *self._tasks]:
+        for task in [*self._preparers, *self._workers, *self._tasks]:
             task.cancel()
-        await asyncio.gather(*self._workers, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._preparers, *self._workers, *self._tasks, return_exceptions=True)
         while not self.channel.empty():
             await self.feed.release(self.channel.get_nowait(), 0.0)
         try:

@@ -5,11 +5,16 @@ already. A lease is renewed for as long as its batch is under way or waits for i
 no attempts; a process that dies loses its leases, and the messages come again 15 s later. A partition is under one
 lease at a time: its messages reach the destination in order.
 
+A batch keeps its cut: what a lease covered that was lost or given back comes again as one batch, with the messages that
+it had and the same idempotency key, however much was pushed meanwhile (`PopRequest.whole_leases`). What was buried,
+deleted or has expired since is missing from it, and then its key is another one. So it is as long as exports alone
+consume for the group: another consumer takes messages as it asks for them.
+
 | end of a batch | what the broker is told |
 |---|---|
 | the destination took it | the lease is completed |
 | it refused some of it for good | those messages are dead letters of the group; the rest is completed |
-| the process stops | the lease is released: no attempt was used |
+| the process stops | the lease is given back: no attempt was used |
 | the lease was lost (frozen process, store away) | nothing: the messages are delivered again, which is counted |
 """
 
@@ -74,6 +79,9 @@ class GroupFeed:
         """Of each claim: its lease, and when that was last renewed."""
         self._buried: Counter[int] = Counter()
         """Of each claim: how many of its messages are dead letters by now."""
+        self._is_backlog = False
+        """Whether the last batch was full. Then more is waiting, behind the lease of its own partition perhaps: it is
+        sent as soon as that one ends, and not after a pause for more to come."""
         self._released: Released[ExportBatch] = Released()
         self._number = 0
         self._turn = asyncio.Lock()
@@ -120,20 +128,22 @@ class GroupFeed:
             subscription_mode=options.subscription,
             bytes_max=options.bytes_max,
             lease_seconds=LEASE_SECONDS,
+            whole_leases=True,
         )
-        popped = await self._store.pop(request)
-        if popped.messages:
-            return popped
+        # Entered before the look, so that the end of a lease between look and wait is not missed.
         visit = self._waiting.enter(Wanted(options.group, options.queue))
         try:
-            visit.looked(0, options.messages_max)
+            popped = await self._store.pop(request)
+            visit.looked(len(popped.messages), options.messages_max)
+            if popped.messages:
+                return popped
             due = await self._store.seconds_until_due(request)
             visit.look_again_in(due)
             soon = min([POLL_SECONDS, *([due] if due is not None else []), *self._next_due()])
             await visit.until_woken(asyncio.get_running_loop().time() + max(soon, 0.01))
         finally:
             visit.leave()
-        if options.wait_seconds:
+        if options.wait_seconds and not self._is_backlog:
             await self._pause(options.wait_seconds)
         return popped if self._is_stopping else await self._store.pop(request)
 
@@ -144,8 +154,12 @@ class GroupFeed:
     def _claimed(self, popped: Popped) -> Claim:
         self._number += 1
         messages = [_outgoing(message) for message in popped.messages]
+        if popped.partitions_claimed > 1:
+            # A store gives partitions out in the order in which they wait, which is another one after a lost lease.
+            messages.sort(key=lambda message: (message.partition, message.seq))
         key = idempotency_key(self.options.group, messages)
         batch = MessageBatch(messages, self._clock.now_us(), key, self.options.kind)
+        self._is_backlog = len(messages) >= self.options.messages_max or batch.size >= self.options.bytes_max
         claim: Claim = Entry(self._number, batch, batch.size, batch.accepted_us)
         self._leases[claim.number] = (popped.lease_id, self._clock.monotonic())
         self.counts["leased"] += len(messages)
@@ -157,6 +171,8 @@ class GroupFeed:
         lease_id, _ = self._leases[claim.number]
         [completed] = await self._store.complete([lease_id])
         self._leases.pop(claim.number, None)
+        if self._is_backlog:
+            self._waiting.announce(self.options.queue, 1)
         buried = self._buried.pop(claim.number, 0)
         if completed is not None:
             self.counts["completed"] += completed.messages
@@ -173,7 +189,7 @@ class GroupFeed:
         lease = self._leases.pop(claim.number, None)
         if lease is not None:
             with contextlib.suppress(ForebayError):
-                await self._store.release(lease[0])
+                await self._store.release(lease[0], as_whole=True)
 
     async def bury(self, claim: Claim, part: ExportBatch, failed: SendFailed) -> None:
         lease_id, _ = self._leases[claim.number]
@@ -184,13 +200,15 @@ class GroupFeed:
                 message.partition_id,
                 self.options.group,
                 lease_id,
-                delivery.Answer(message.transaction_id, delivery.DEAD, f"{failed.error}: {failed.message}"),
+                delivery.Verdict(message.transaction_id, delivery.DEAD, f"{failed.error}: {failed.message}"),
             )
             for message in part.messages
         ]
-        await self._store.acknowledge(acknowledgements)
-        self.counts["dead"] += len(part.messages)
-        self._buried[claim.number] += len(part.messages)
+        answered = await self._store.acknowledge(acknowledgements)
+        # Of a lease that is over nothing is set aside: its messages are delivered again, and refused again.
+        dead = sum(one.answered.is_accepted for one in answered)
+        self.counts["dead"] += dead
+        self._buried[claim.number] += dead
 
     def hasten(self) -> None:
         self._released.hasten()
@@ -240,6 +258,7 @@ def _outgoing(message: Message) -> ExportMessage:
         message.payload,
         message.is_binary,
         message.partition_id,
+        message.headers,
     )
 
 

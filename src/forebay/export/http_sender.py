@@ -1,4 +1,5 @@
-"""One way of sending over HTTP for all destinations that do. Proxies, TLS and redirects are aiohttp's business.
+"""One way of sending over HTTP for all destinations that do. Proxies, TLS and redirects are aiohttp's business, but for
+one thing: a redirect that turns a request into a GET loses the batch, and is a refusal here.
 
 Every failure becomes a `SendFailed` with its class. An answer is read up to 64 KiB: a destination that answers without
 end is cut off and judged by its status.
@@ -20,6 +21,7 @@ from forebay.clock import Clock
 from forebay.export.outcome import ErrorClass, SendFailed, failure_of
 
 ANSWER_BYTES_MAX = 64 << 10
+TURNS_INTO_GET = frozenset({301, 302, 303})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class HttpOptions:
     connections_max: int = 100
 
 
-class HttpAnswer(NamedTuple):
+class HttpResponse(NamedTuple):
     status: int
     body: bytes
     content_type: str
@@ -50,23 +52,24 @@ class HttpSender:
     def open(self) -> None:
         options = self.options
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=options.connections_max, ssl=_tls(options) or True),
+            connector=aiohttp.TCPConnector(limit=options.connections_max, ssl=tls_context(options) or True),
             timeout=aiohttp.ClientTimeout(total=options.timeout_seconds),
             headers={"User-Agent": "forebay", **options.headers},
             auto_decompress=True,
             trust_env=_is_environment_telling(),
         )
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """Send, and return an answer that is a yes. Raises SendFailed for every other, and for none."""
         if self._session is None:
             raise SendFailed(ErrorClass.UNKNOWN, "the destination is not open")
         try:
             async with self._session.post(url, data=body, headers=dict(headers)) as response:
-                answer = await response.content.read(ANSWER_BYTES_MAX)
+                content = await response.content.read(ANSWER_BYTES_MAX)
+                _check_that_body_was_sent(response)
                 if 200 <= response.status < 300:
-                    return HttpAnswer(response.status, answer, response.content_type)
-                text = answer.decode(errors="replace")
+                    return HttpResponse(response.status, content, response.content_type)
+                text = content.decode(errors="replace")
                 retry_after = response.headers.get("Retry-After")
                 raise failure_of(response.status, text, retry_after, now_us=self._clock.now_us())
         except TimeoutError as error:
@@ -83,6 +86,17 @@ class HttpSender:
             self._session = None
 
 
+def _check_that_body_was_sent(response: aiohttp.ClientResponse) -> None:
+    """Raises SendFailed after a redirect that made a GET of the request: its yes is for a request without the batch.
+
+    301, 302 and 303 do that, by the rules of HTTP for clients; 307 and 308 do not.
+    """
+    for step in response.history:
+        if step.status in TURNS_INTO_GET and step is not response:  # without Location it is the answer itself
+            message = f"HTTP {step.status}: {step.url} is at {response.url} now, and a batch cannot follow there"
+            raise SendFailed(ErrorClass.CLIENT_ERROR, f"{message}. Write that address into the settings")
+
+
 def _is_environment_telling() -> bool:
     """Whether there are proxies or a netrc file to obey.
 
@@ -93,8 +107,8 @@ def _is_environment_telling() -> bool:
     return bool(urllib.request.getproxies()) or Path(home).exists()
 
 
-def _tls(options: HttpOptions) -> ssl.SSLContext | None:
-    """Raises OSError or ssl.SSLError for files that cannot be used."""
+def tls_context(options: HttpOptions) -> ssl.SSLContext | None:
+    """None for that of the system. Raises OSError (ssl.SSLError is one) for files that cannot be used."""
     if not options.ca_file and not options.certificate:
         return None
     context = ssl.create_default_context(cafile=options.ca_file or None)

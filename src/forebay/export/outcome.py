@@ -7,6 +7,8 @@ import re
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from forebay.config.masking import masked
+
 RETRY_AFTER_SECONDS_MAX = 3600.0
 """A destination may ask for an hour of rest at the most; it is tried again then."""
 TEXT_SHOWN_MAX = 500
@@ -32,14 +34,15 @@ AWAY = frozenset({ErrorClass.NETWORK, ErrorClass.TIMEOUT, ErrorClass.SERVER_ERRO
 
 
 class SendFailed(Exception):
-    """A destination did not take a batch. `retry_after` is what it asked for, in seconds."""
+    """A destination did not take a batch. `retry_after` is what it requested, in seconds."""
 
     def __init__(
         self, error: ErrorClass, message: str, *, retry_after: float | None = None, is_of_content: bool = False
     ) -> None:
-        super().__init__(message)
+        # It names the destination by its URL, and is shown in logs, listings and dead letters.
+        self.message = masked(message)[:TEXT_SHOWN_MAX]
+        super().__init__(self.message)
         self.error = error
-        self.message = message[:TEXT_SHOWN_MAX]
         self.retry_after = retry_after
         self.is_of_content = is_of_content
         """Whether something in the batch is wrong, so that parts of it may be taken."""

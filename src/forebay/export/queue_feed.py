@@ -7,7 +7,8 @@
 | `block` | waits for room up to `block_timeout`, then is refused | `block_timeout` |
 
 A push that the disk refuses goes to the failover queue: memory of its own, bounded, which spills to disk when that
-works again, and is moved back to the send queue every 5 s, 10 batches at a time. If that is full too, it is refused.
+works again, and is moved back to the send queue every 5 s, 10 batches at a time. If that is full too, it is refused,
+and counted as dropped with reason `disk_full` or `error`. What is in the failover's memory is lost by a kill -9.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from forebay.clock import Clock
-from forebay.errors import SendQueueFull, SendQueueWriteFailed
+from forebay.errors import BatchTooLarge, SendQueueFull, SendQueueWriteFailed
 from forebay.export.batch import ExportBatch
 from forebay.export.dead_letters import DeadLetters
 from forebay.export.feed import Claim
 from forebay.export.outcome import SendFailed
-from forebay.sendqueue.queue import SendQueue
+from forebay.sendqueue.queue import Recount, SendQueue
+from forebay.telemetry.ledger import SEND_QUEUE, Account
 
 FullBehavior = Literal["drop_oldest", "drop_newest", "block"]
 
@@ -59,7 +61,12 @@ class QueueFeed:
         self.failover = failover
         self.dead_letters = dead_letters
         self.counts: Counter[str] = Counter()
-        """pushed, failover_push, failover_drain, failover_drain_errors, dead, disk_full."""
+        """pushed, failover_push, failover_drain, failover_drain_errors, dead, disk_full; confirmed, left_dead: batches
+        that left the queue as a whole, because the destination has them, or some of them is a dead letter now."""
+        self._found = 0
+        """Batches that were in the queue when it was opened."""
+        self._buried: set[int] = set()
+        """Claims of which something was buried."""
         self.dropped: Counter[str] = Counter()
         """Batches, by reason."""
         self.configured_bytes = queue.limits.bytes_max
@@ -72,6 +79,8 @@ class QueueFeed:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
+        figures = self.queue.figures()
+        self._found = figures.batches + figures.lost + self.failover.figures().batches
         self._tasks = [asyncio.create_task(self._keep_synced()), asyncio.create_task(self._drain_failover())]
 
     # in
@@ -84,6 +93,7 @@ class QueueFeed:
             self.counts["disk_full"] += failed.is_disk_full
             self._to_failover(batch, failed)
         self.counts["pushed"] += 1
+        self.counts["pushed_items"] += batch.items
         self._pushed.set()
 
     async def _push(self, batch: ExportBatch) -> None:
@@ -141,7 +151,7 @@ class QueueFeed:
     def _to_failover(self, batch: ExportBatch, failed: SendQueueWriteFailed) -> None:
         try:
             self.failover.push(batch)
-        except (SendQueueFull, SendQueueWriteFailed):
+        except (SendQueueFull, SendQueueWriteFailed, BatchTooLarge):
             self.dropped["disk_full" if failed.is_disk_full else "error"] += 1
             raise failed from None
         self.counts["failover_push"] += 1
@@ -164,6 +174,9 @@ class QueueFeed:
 
     async def confirm(self, claim: Claim) -> None:
         self.queue.confirm(claim)
+        is_dead = id(claim) in self._buried
+        self._buried.discard(id(claim))
+        self.counts["left_dead" if is_dead else "confirmed"] += 1
         self._room.set()
 
     async def release(self, claim: Claim, delay_seconds: float) -> None:
@@ -176,14 +189,38 @@ class QueueFeed:
     async def bury(self, claim: Claim, part: ExportBatch, failed: SendFailed) -> None:
         await asyncio.to_thread(self.dead_letters.add, part, failed, claim.attempts)
         self.counts["dead"] += 1
+        self._buried.add(id(claim))
 
     def hasten(self) -> None:
         self.queue.hasten()
         self._pushed.set()
 
+    def is_empty(self) -> bool:
+        """Whether nothing waits and nothing is under way."""
+        return self.queue.figures().batches == 0 and self.failover.figures().batches == 0
+
     def depth(self) -> int:
         figures = self.queue.figures()
         return figures.batches - figures.claimed
+
+    def account(self) -> Account:
+        """What became of the batches that were accepted, since it was opened."""
+        counts, figures = self.counts, self.queue.figures()
+        parts = {
+            "waiting": figures.batches,
+            "failover": self.failover.figures().batches,
+            "confirmed": counts["confirmed"],
+            "dead": counts["left_dead"],
+            "dropped: oldest": self.dropped["oldest"],
+            "lost": figures.lost,
+        }
+        return Account(SEND_QUEUE, self.name, "", self._found + counts["pushed"], parts)
+
+    def recount(self) -> Recount:
+        """Of the send queue and the failover queue together. Reads files: not for the event loop."""
+        found = self.queue.recount(), self.failover.recount()
+        kept, counted = sum(one.kept for one in found), sum(one.counted for one in found)
+        return Recount(kept, counted, all(one.is_exact for one in found))
 
     def stop_claims(self) -> None:
         self._is_stopping = True
@@ -196,25 +233,35 @@ class QueueFeed:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.to_thread(self.failover.close)
-        await asyncio.to_thread(self.queue.close)
+        try:
+            await asyncio.to_thread(self.failover.close)
+        finally:  # what is in the one must not be lost because the disk refuses the other
+            await asyncio.to_thread(self.queue.close)
 
     # beside
 
     async def _keep_synced(self) -> None:
         while True:
             await asyncio.sleep(self._options.sync_seconds)
-            try:
-                await asyncio.to_thread(self.queue.sync)
-            except SendQueueWriteFailed as failed:
-                _log.error("%s: %s", self.name, failed, extra={"action": "sendqueue_sync_failed"})
+            for queue in (self.queue, self.failover):
+                try:
+                    await asyncio.to_thread(queue.sync)
+                except SendQueueWriteFailed as failed:
+                    _log.error("%s: %s", self.name, failed, extra={"action": "sendqueue_sync_failed"})
+                except Exception:  # noqa: BLE001 - a loop that ends would leave all that comes unsynced, in silence
+                    _log.exception("%s: cannot be synced", self.name, extra={"action": "sendqueue_sync_failed"})
 
     async def _drain_failover(self) -> None:
         while True:
             await asyncio.sleep(FAILOVER_SECONDS)
-            for _ in range(FAILOVER_BATCHES):
-                if not self._drain_one():
-                    break
+            try:
+                for _ in range(FAILOVER_BATCHES):
+                    if not self._drain_one():
+                        break
+            except Exception:  # noqa: BLE001 - a loop that ends would leave the failover queue full for good
+                _log.exception(
+                    "%s: the failover queue cannot be drained", self.name, extra={"action": "failover_stays"}
+                )
 
     def _drain_one(self) -> bool:
         entry = self.failover.claim()

@@ -10,10 +10,13 @@ from forebay.otlp.protobufs import count_items, levels_of, parsed, points_of
 
 
 def halves(batch: ExportBatch) -> list[ExportBatch]:
-    """Two batches with the items of one, in order; none if there is nothing to split."""
+    """Two batches with the items of one, in order; none if there is nothing to split, or no way to."""
     if isinstance(batch, MessageBatch):
         return _message_halves(batch)
-    request = parsed(batch.kind, batch.body)
+    try:
+        request = parsed(batch.kind, batch.body)
+    except ValueError:
+        return []
     parts = _request_halves(batch.kind, request)
     return [
         batch.part(part.SerializeToString(), count_items(batch.kind, part), number)

@@ -1,5 +1,7 @@
 """Actions written in Python: a class with typed parameters that turns one frame into another.
 
+Actions that look at one record at a time are in `forebay.flows.record_action`; `PythonAction` is what both kinds share.
+
     class Enrich(DataFrameAction):
         class Params(ActionParams):
             region: str
@@ -42,24 +44,31 @@ class ActionContext:
     """The flow's static tables by name."""
 
 
-class DataFrameAction:
-    """The base of all actions in Python."""
+class PythonAction:
+    """What `DataFrameAction` and `RecordAction` share. A flow's class is derived from one of those two."""
 
     Params: ClassVar[type[ActionParams]] = ActionParams
     is_stateful: ClassVar[bool] = False
     """Whether rows of earlier batches count: windows, deduplication."""
     may_reject: ClassVar[bool] = False
-    """Whether `rejected` may find rows."""
+    """Whether `rejected` of a `DataFrameAction` may find rows."""
 
     params: Any
 
     def __init__(self, params: Any) -> None:
         self.params = params
 
+
+class DataFrameAction(PythonAction):
+    """The base of actions that turn a whole frame into another."""
+
     def transform(self, frame: Frame, context: ActionContext) -> Frame:
         """What becomes of the rows. Rows that `rejected` returns must not be in it."""
         raise NotImplementedError
 
     def rejected(self, frame: Frame, context: ActionContext) -> Frame:
-        """The rows that this action cannot take, with a column `cause` more. They go to the flow's error queue."""
+        """The rows that this action cannot take, with a column `cause` more. They go to the flow's error queue.
+
+        Keep the columns that they have: some are hidden, and say of which message a row is.
+        """
         raise NotImplementedError

@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from forebay.model.internal_queues import outbox_of
 from forebay.model.queue import NAME_CHARACTERS_MAX
 
 Size = Annotated[int, "bytes"]
@@ -30,9 +31,11 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
 Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
 
-STREAM = "stream"
 PARCELS = "parcels"
 ERROR_QUEUE_SUFFIX = ".errors"
+
+MAX_OFFSETS_PER_TRIGGER = 500_000
+TRIGGER = timedelta(milliseconds=500)
 
 OnError = Literal["fail", "skip", "queue"]
 """What becomes of a record on which an action raises: it stops the flow, is left out, or goes to the error queue."""
@@ -45,16 +48,32 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Where a key may hold one of several parts: the key inside that tells which."""
 
 
-class Source(Part, frozen=True, kw_only=True, rename="camel"):
-    """The queue that is read, and how. Options of the source of the same name mean the same."""
+class ErrorFilter(Part, frozen=True, kw_only=True):
+    """Which errors of other flows become parcels of this one. Everything that is given has to fit."""
 
-    queue: Name
+    text: str = ""
+    """A part of the error's text."""
+    flows: tuple[Name, ...] = ()
+    actions: tuple[Name, ...] = ()
+
+
+class Source(Part, frozen=True, kw_only=True, rename="camel"):
+    """The queue that is read, and how. Options of the source of the same name mean the same.
+
+    A flow on parcels may have a timer (`cron`) or the errors of other flows (`errors`) in its place.
+    """
+
+    queue: Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)] = ""
+    cron: Text | None = None
+    """A parcel without messages at these times: minute, hour, day of month, month, day of week."""
+    errors: ErrorFilter | None = None
     group: Name | None = None
     """Whose cursor follows the flow, so that its lag is seen. Without one: the flow's name."""
     starting_offsets: str | dict[str, int] = "earliest"
     starting_timestamp: Text | None = None
     partition: Text | None = None
-    max_offsets_per_trigger: Count = 500_000
+    max_offsets_per_trigger: Count | None = None
+    """Of a stream: how many messages a batch has at the most. If left out: 500,000."""
     max_bytes_per_trigger: Size | None = None
     min_partitions: Count | None = None
     max_records_per_partition: Count | None = None
@@ -65,6 +84,10 @@ class Source(Part, frozen=True, kw_only=True, rename="camel"):
     schema: Text | None = None
     max_payload: Size | None = None
     """A larger payload is a bad record."""
+    parcel_messages: Annotated[int, Meta(ge=1, le=10_000_000)] = msgspec.field(default=10_000, name="parcel_messages")
+    """A parcel is cut when so many messages wait,"""
+    parcel_wait: timedelta = msgspec.field(default=timedelta(milliseconds=200), name="parcel_wait")
+    """or when the first of them has waited so long."""
 
     @property
     def begins_with_what_comes(self) -> bool:
@@ -106,6 +129,17 @@ class Retry(Part, frozen=True, kw_only=True):
         return [self.delay.total_seconds() * self.multiplier**n for n in range(self.max_attempts - 1)]
 
 
+class Join(Part, frozen=True, kw_only=True):
+    """Parcels wait in front of an action until there are enough of one key, or the oldest has waited long enough."""
+
+    max_age: timedelta
+    min: Count = 1
+    """With fewer than these when the time is up, all of them go into ERROR."""
+    max: Count = 1000
+    key: str = ""
+    """The annotation by whose value parcels are distinguished; empty: all of the flow together."""
+
+
 class SqlAction(Part, frozen=True, kw_only=True):
     """SQL over the view `input` and the flow's tables."""
 
@@ -116,10 +150,15 @@ class SqlAction(Part, frozen=True, kw_only=True):
     on_error: OnError | None = None
     retry: Retry | None = None
     """Without one of the two: the flow's."""
+    isolate: bool = False
+    """Whether parcels wait for this action in a queue of its own, and what stands before it is done without it."""
+    join: Join | None = None
+    time_limit: timedelta | None = None
+    """How long the job of a chain may take for this action; a chain may take as long as its actions together."""
 
 
 class ClassAction(Part, frozen=True, kw_only=True):
-    """A class: one of the built-in short names, or the dotted path of a `DataFrameAction`."""
+    """A class: one of the built-in short names, or the dotted path of a `DataFrameAction` or `RecordAction`."""
 
     marker: ClassVar[str] = "class"
 
@@ -128,6 +167,11 @@ class ClassAction(Part, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
     on_error: OnError | None = None
     retry: Retry | None = None
+    isolate: bool = False
+    """Whether parcels wait for this action in a queue of its own, and what stands before it is done without it."""
+    join: Join | None = None
+    time_limit: timedelta | None = None
+    """How long the job of a chain may take for this action; a chain may take as long as its actions together."""
 
 
 class QueueSink(Part, frozen=True, kw_only=True, rename="camel"):
@@ -138,6 +182,8 @@ class QueueSink(Part, frozen=True, kw_only=True, rename="camel"):
     queue: Name
     keep_transaction_ids: bool = False
     """Whether a column `transaction_id` counts. Rows that share one are duplicates of each other, and one stays."""
+    where: Text | None = None
+    """SQL: only rows for which it is true. So are the others'."""
 
 
 class Table(Part, frozen=True, kw_only=True, rename="camel"):
@@ -157,10 +203,25 @@ class TableSink(Part, frozen=True, kw_only=True):
     marker: ClassVar[str] = "table"
 
     table: Table
+    where: Text | None = None
+
+
+class ExportSink(Part, frozen=True, kw_only=True):
+    """Rows go to a destination of the servers' settings: once into its outbox, from there until it has taken them."""
+
+    marker: ClassVar[str] = "export"
+
+    export: Name
+    where: Text | None = None
+
+    @property
+    def queue(self) -> str:
+        """The outbox."""
+        return outbox_of(self.export)
 
 
 Action = SqlAction | ClassAction
-Sink = QueueSink | TableSink
+Sink = QueueSink | TableSink | ExportSink
 
 
 class Flow(Part, frozen=True, kw_only=True):
@@ -171,9 +232,11 @@ class Flow(Part, frozen=True, kw_only=True):
     source: Source
     tables: dict[str, StaticTable] = {}
     actions: tuple[Action, ...] = ()
-    sink: Sink
-    trigger: timedelta = timedelta(milliseconds=500)
-    """A batch begins this long after the last one began, at the earliest."""
+    sink: Sink | None = None
+    sinks: tuple[Sink, ...] = ()
+    """Several in the place of `sink`; a row goes to each whose `where` it fits."""
+    trigger: timedelta | None = None
+    """Of a stream: a batch begins this long after the last one began, at the earliest. If left out: 500 ms."""
     watermark: Watermark | None = None
     checkpoint: Text | None = None
     """Where Spark keeps how far the flow has come: a directory, or a URL that all of a cluster can write to."""
@@ -181,6 +244,14 @@ class Flow(Part, frozen=True, kw_only=True):
     on_error: OnError = "queue"
     """For actions that do not say otherwise, and for results that the sink refuses."""
     retry: Retry = Retry()
+    time_limit: timedelta = timedelta(minutes=10)
+    """For actions on parcels that have none of their own."""
+    max_errors: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    """The source is cut no more when so many parcels of the flow are in ERROR; 0: never."""
+
+    @property
+    def all_sinks(self) -> tuple[Sink, ...]:
+        return self.sinks if self.sink is None else (self.sink, *self.sinks)
 
     @property
     def group(self) -> str:
@@ -204,8 +275,8 @@ class Flow(Part, frozen=True, kw_only=True):
         return any(self.on_error_of(action) != "fail" for action in (*self.actions, None))
 
     @property
-    def output_queue(self) -> str | None:
-        return self.sink.queue if isinstance(self.sink, QueueSink) else None
+    def output_queues(self) -> tuple[str, ...]:
+        return tuple(sink.queue for sink in self.all_sinks if not isinstance(sink, TableSink))
 
 
 def source_options(flow: Flow) -> dict[str, str]:
@@ -218,7 +289,7 @@ def source_options(flow: Flow) -> dict[str, str]:
         "startingTimestamp": source.starting_timestamp,
         "startingOffsets": None if source.starting_timestamp else _offsets(source.starting_offsets),
         "partition": source.partition,
-        "maxOffsetsPerTrigger": source.max_offsets_per_trigger,
+        "maxOffsetsPerTrigger": source.max_offsets_per_trigger or MAX_OFFSETS_PER_TRIGGER,
         "maxBytesPerTrigger": source.max_bytes_per_trigger,
         "minPartitions": source.min_partitions,
         "maxRecordsPerPartition": source.max_records_per_partition,

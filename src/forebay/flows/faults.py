@@ -1,4 +1,4 @@
-"""What is wrong with definitions of flows, told all at once and with the place of each."""
+"""What is wrong with definitions of flows, raised all at once and with the place of each."""
 
 from __future__ import annotations
 

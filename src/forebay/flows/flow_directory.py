@@ -47,8 +47,8 @@ class SetAside(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str = ""
     is_queued: bool = True
     """Whether it goes to the error queue, or is skipped."""
-    is_told: bool = False
-    """Whether it is in the error queue, or the log. Until then it is told again at the next start."""
+    is_reported: bool = msgspec.field(default=False, name="is_told")
+    """Whether it is in the error queue, or the log. Until then it is reported again at the next start."""
 
 
 class SetAsides(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class FlowDirectory:
         self._write("set-aside.json", found)
 
     def take_old_pause(self) -> bool:
-        """Whether an older Forebay, which kept that here, was told to pause the flow. Asked once: then it is gone."""
+        """Whether an older Forebay, which kept that here, was ordered to pause the flow. Read once: then it is gone."""
         found = self._read("wish.json", Wish)
         with suppress(OSError):
             (self.path / "wish.json").unlink()

@@ -9,8 +9,8 @@ Modules are looked for beside the file first, then where Python looks; relative 
 are collected, each with file and line; a flow that cannot be read does not keep the others from being judged.
 
 Modules are code, and what stands at their top may ask for a Spark session: `@udf` makes another function for a Connect
-server than for Spark in this process, and a column cannot be made without any. So who runs flows starts Spark before
-the modules are imported, and `check_written` tells before that what can be told without them.
+server than for Spark in this process, and a column cannot be made without any. So a program that runs flows starts
+Spark before the modules are imported, and `check_written` finds before that what can be found without them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from pathlib import Path
 
 import yaml
 
+from forebay.config.lists import DESTINATIONS
 from forebay.config.load import FLOWS_KEY
 from forebay.config.yaml_file import FileRefused, compose_file
-from forebay.flows.checks import Located, check_flow, check_flows
+from forebay.flows.checks import check_flow, check_flows
 from forebay.flows.definition import Action, Flow, QueueSink, Sink, Source, SqlAction
 from forebay.flows.faults import FlowFault, FlowsRefused
+from forebay.flows.located import Located
+from forebay.flows.neighbours import unknown_destinations
 from forebay.flows.paths import rooted
 from forebay.flows.registry import NotFound, find_module, search_beside
 from forebay.flows.written import REFUSED, Written, from_python, from_yaml, read
@@ -51,6 +54,8 @@ class _Reading:
     is_code_loaded: bool
     faults: list[FlowFault] = field(default_factory=list)
     has_modules: bool = False
+    destinations: set[str] = field(default_factory=set)
+    """The names of those that the file has."""
 
 
 def load_flows(file: Path) -> list[Flow]:
@@ -62,7 +67,7 @@ def load_flows(file: Path) -> list[Flow]:
 
 
 def check_written(file: Path) -> FoundFlows:
-    """What can be told without the code. Raises FlowsRefused for what is wrong whatever the modules hold."""
+    """What can be found without the code. Raises FlowsRefused for what is wrong whatever the modules hold."""
     found = find_flows(file, is_code_loaded=False)
     if found.faults:
         raise FlowsRefused(found.faults)
@@ -78,6 +83,7 @@ def find_flows(file: Path, *, is_code_loaded: bool = True) -> FoundFlows:
     search_beside(file)
     flows = list(_read_file(reading))
     faults = [*reading.faults, *check_flows(flows, is_code_loaded=is_code_loaded)]
+    faults += unknown_destinations(flows, reading.destinations)
     return FoundFlows(flows, faults, reading.has_modules)
 
 
@@ -89,6 +95,7 @@ def _read_file(reading: _Reading) -> Iterator[Located]:
         place = str(file) if refused.line is None else f"{file} line {refused.line}"
         reading.faults.append(FlowFault(place, "", "", f"it has to be {refused.allowed}"))
         return
+    reading.destinations = set(_destination_names(root))
     for node in _flows_nodes(root):
         if not isinstance(node, yaml.SequenceNode):
             place = f"{file} line {node.start_mark.line + 1}"
@@ -99,11 +106,23 @@ def _read_file(reading: _Reading) -> Iterator[Located]:
 
 
 def _flows_nodes(root: yaml.Node | None) -> Iterator[yaml.Node]:
-    if isinstance(root, yaml.MappingNode):
-        for key, below in root.value:
-            is_empty = isinstance(below, yaml.ScalarNode) and below.value in ("", "null", "~")
-            if key.value == FLOWS_KEY and not is_empty:
-                yield below
+    for below in _nodes_of(root, FLOWS_KEY):
+        if not (isinstance(below, yaml.ScalarNode) and below.value in ("", "null", "~")):
+            yield below
+
+
+def _nodes_of(node: yaml.Node | None, key: str) -> Iterator[yaml.Node]:
+    """What stands under a key."""
+    for name, below in node.value if isinstance(node, yaml.MappingNode) else ():
+        if name.value == key:
+            yield below
+
+
+def _destination_names(root: yaml.Node | None) -> Iterator[str]:
+    """As they are written; the settings judge the rest."""
+    for items in _nodes_of(root, DESTINATIONS):
+        for item in items.value if isinstance(items, yaml.SequenceNode) else ():
+            yield from (str(name.value) for name in _nodes_of(item, "name"))
 
 
 def _read_item(node: yaml.Node, path: str, reading: _Reading) -> Iterator[Located]:
@@ -141,7 +160,7 @@ def _readable_part(written: Written, name: str) -> Flow:
     items = written.value["actions"].value if "actions" in written.value else []
     actions = [read(item, Action, "", _unheard) for item in items] if isinstance(items, list) else []
     filled = [
-        SqlAction(name=f"{UNREADABLE} {index}", sql=UNREADABLE) if action is REFUSED else action
+        SqlAction(name=f"unreadable:{index}", sql=UNREADABLE) if action is REFUSED else action
         for index, action in enumerate(actions)
     ]
     fine = {"source": Source(queue=f"{UNREADABLE} source"), "sink": QueueSink(queue=f"{UNREADABLE} sink")}

@@ -1,6 +1,6 @@
-"""What a worker tells the servers of its flows, and what it is told: `POST /api/v1/flows/reports`.
+"""What a worker reports to the servers of its flows, and the orders that it gets: `POST /api/v1/flows/reports`.
 
-The servers are the authority for what people want of a flow, and keep what was told of it last. So `forebay flows
+The servers are the authority for what people want of a flow, and keep what was reported of it last. So `forebay flows
 list`, `pause` and `resume` say and do the same from every machine, and counts go on when a worker is started again.
 """
 
@@ -17,7 +17,8 @@ from forebay.flows.supervision import State, Wish
 QUIET_SECONDS = 15.0
 """A flow whose worker has not been heard for this long is `lost`, and another worker may have it."""
 
-_Text = Annotated[str, Meta(max_length=4_000)]
+CAUSE_CHARACTERS_MAX = 4_000
+_Text = Annotated[str, Meta(max_length=CAUSE_CHARACTERS_MAX)]
 _Count = Annotated[int, Meta(ge=0, le=(1 << 53))]
 
 
@@ -36,7 +37,7 @@ class FlowReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     batches: _Count = 0
     batch: _Count | None = None
     rows: _Count = 0
-    """Messages read since the flow began; so are the other counts."""
+    """Messages read since the flow began; so are the other counts. Those of a flow on parcels are the servers' own."""
     rows_per_second: float = 0.0
     batch_seconds: float = 0.0
     """How long the last batch took."""
@@ -57,7 +58,7 @@ class FlowControl(Protocol):
     """The servers, as a worker sees them. Nothing here waits for one."""
 
     def known(self, name: str) -> FlowReport | None:
-        """What was told of the flow before this worker began; None if nothing was."""
+        """What was reported of the flow before this worker began; None if nothing was."""
 
     def wish(self, name: str) -> Wish | None:
         """What is wanted of the flow; None as long as no server has said so."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 
 from forebay.errors import Permanent
-from forebay.flows.action import DataFrameAction
+from forebay.flows.action import DataFrameAction, PythonAction
+from forebay.flows.record_action import RecordAction
 from forebay.flows.written import resembling
 
 BUILTIN: Mapping[str, str] = MappingProxyType(
@@ -20,6 +21,10 @@ BUILTIN: Mapping[str, str] = MappingProxyType(
         "sample": "forebay.spark.builtin.sample.Sample",
         "redact": "forebay.spark.builtin.redact.Redact",
         "rollup": "forebay.spark.builtin.rollup.Rollup",
+        "otlp_metrics": "forebay.spark.builtin.otlp_metrics.OtlpMetrics",
+        "drop_labels": "forebay.spark.builtin.drop_labels.DropLabels",
+        "to_otlp": "forebay.spark.builtin.to_otlp.ToOtlp",
+        "to_remote_write": "forebay.spark.builtin.to_remote_write.ToRemoteWrite",
     }
 )
 """Short names of the actions that come with Forebay."""
@@ -29,7 +34,7 @@ class NotFound(Permanent):
     """No class or module can be loaded under that name. The message says why."""
 
 
-def find_action(name: str) -> type[DataFrameAction]:
+def find_action(name: str) -> type[PythonAction]:
     """The class of that name; NotFound if there is none, or if it is no action."""
     path = BUILTIN.get(name, name)
     module_name, _, class_name = path.rpartition(".")
@@ -42,13 +47,16 @@ def find_action(name: str) -> type[DataFrameAction]:
     found = getattr(module, class_name, None)
     if found is None:
         raise NotFound(f"module {module_name} has no {class_name!r}{resembling(class_name, dir(module))}")
-    if not (isinstance(found, type) and issubclass(found, DataFrameAction)):
-        raise NotFound(f"{path} is no action", remedy="It has to be a class derived from forebay.flows.DataFrameAction")
+    if not (isinstance(found, type) and issubclass(found, DataFrameAction | RecordAction)):
+        raise NotFound(
+            f"{path} is no action",
+            remedy="It has to be a class derived from forebay.flows.DataFrameAction or RecordAction",
+        )
     return found
 
 
 def find_module(name: str) -> ModuleType:
-    """Import a module that somebody wrote: whatever it raises is told, and is not our bug."""
+    """Import a user's module: whatever it raises is reported, and is not our bug."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:

@@ -3,7 +3,7 @@
     starting ──▶ running ──▶ restarting ──▶ running …       a failure; after a pause it is tried again, for ever
         │           │
         │           ├──▶ failed                             what no repetition heals: the flow does not compile
-        │           └──▶ paused                             somebody asked; `resume` starts it again, also a failed one
+        │           └──▶ paused                             on an order; `resume` starts it again, also a failed one
         └──▶ failed      stopped, lost                      the worker ended, or is not heard any more
 
 The pause doubles with each failure from 1 s to 60 s, give or take a quarter, so that flows which failed together do
@@ -42,7 +42,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What people asked for. `resumes` counts how often, so that a failed flow can be told to try again."""
+    """The orders of people. `resumes` counts how often, so that a failed flow can be ordered to try again."""
 
     is_paused: bool = False
     resumes: int = 0

@@ -1,4 +1,4 @@
-"""From what somebody wrote to parts of a flow: every value keeps its place, and every fault is collected.
+"""From what a user wrote to parts of a flow: every value keeps its place, and every fault is collected.
 
 `Written` is a tree of values that know where they stand, made from YAML or from Python values. `read` walks it beside
 the type that is wanted. It does not stop at a fault, so that one look at a file tells everything that is wrong with it.
@@ -137,12 +137,12 @@ def _read_part(written: Written, parts: list[type[msgspec.Struct]], path: str, r
     kind = parts[0]
     if len(parts) > 1:
         named = {part.marker: part for part in parts if issubclass(part, Part)}
-        found = [part for marker, part in named.items() if marker in written.value]
+        found = [marker for marker in named if marker in written.value]
         if len(found) != 1:
-            fault = "holds" if found else "holds none of"
-            report(written.place, path, f"{fault} {' and '.join(named)}: write one of them")
+            fault = f"holds {' and '.join(found)}" if found else f"holds none of {' and '.join(named)}"
+            report(written.place, path, f"{fault}: write one of them")
             return REFUSED
-        kind = found[0]
+        kind = named[found[0]]
     return _read_fields(written, kind, path, report)
 
 

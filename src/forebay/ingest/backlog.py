@@ -1,8 +1,9 @@
-"""What waits in the buffer files, by partition: who has to go behind it. Decisions only; nothing here waits or writes.
+"""What waits in the buffer files, by partition: which pushes have to go behind it. Decisions only; nothing here waits
+or writes.
 
 Events of this process are counted when it is *decided* that they go to the file, before they are written: so a fence
-is never down between the decision and the write. Bytes in a file that nobody here has counted are another process's;
-as long as there are such, every partition counts as fenced.
+is never down between the decision and the write. Bytes in a file that this process has not counted are another
+process's; as long as there are such, every partition counts as fenced.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from operator import itemgetter
 
 from forebay.errors import InvariantBroken
 
-Place = tuple[str, str]
+PartitionKey = tuple[str, str]
 """Queue and partition."""
 
 
@@ -42,22 +43,22 @@ class Known:
 
 
 class Backlog:
-    """Of one lane."""
+    """Of one buffer file."""
 
     def __init__(self) -> None:
         self.events = 0
-        self._places: Counter[Place] = Counter()
+        self._places: Counter[PartitionKey] = Counter()
         self._queues: Counter[str] = Counter()
-        """The sums of the places: there may be too many of those to add them up whenever somebody asks."""
+        """The sums of the places: there may be too many of those to add them up on every request."""
         self.active = Known()
         self.processing = Known()
 
-    def add(self, places: Sequence[Place]) -> None:
+    def add(self, places: Sequence[PartitionKey]) -> None:
         self._places.update(places)
         self._queues.update([queue for queue, _ in places])
         self.events += len(places)
 
-    def remove(self, places: Sequence[Place]) -> None:
+    def remove(self, places: Sequence[PartitionKey]) -> None:
         counts = self._places
         for place, gone in Counter(places).items():
             left = counts[place] - gone
@@ -72,7 +73,7 @@ class Backlog:
             if not self._queues[place[0]]:
                 del self._queues[place[0]]
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: PartitionKey) -> bool:
         return place in self._places
 
     def rotated(self) -> None:
@@ -88,5 +89,5 @@ class Backlog:
     def partitions(self) -> int:
         return len(self._places)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[PartitionKey]:
         return list(self._places)

@@ -10,13 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from forebay.errors import StoreUnavailable
-from forebay.filesystem import AlreadyLocked, File, Filesystem, Kind, Lock
-from forebay.ingest.buffer_writes import Appended, Lane, refusal, write_or_take_back
+from forebay.filesystem import AlreadyLocked, File, Filesystem, Lock, make_directories
+from forebay.ingest.buffer_writes import Appended, BufferKind, refusal, write_or_take_back
 from forebay.ingest.failed_directory import FailedDirectory
 from forebay.ingest.positions import Positions
 
 _OWN_NAMES = {
-    f"{lane}{rest}" for lane in Lane for rest in (".buf", "_processing.buf", "_processing.pos", "_processing.pos.new")
+    f"{kind}{rest}"
+    for kind in BufferKind
+    for rest in (".buf", "_processing.buf", "_processing.pos", "_processing.pos.new")
 }
 _OWN_NAMES |= {"append.lock", "drain.lock", "failed"}
 
@@ -29,25 +31,22 @@ class BufferDirectory:
         self.positions = Positions(filesystem)
         self._drain_lock: Lock | None = None
         self._append_lock = base / "append.lock"
-        self._active = {lane: base / f"{lane}.buf" for lane in Lane}
-        self._processing = {lane: base / f"{lane}_processing.buf" for lane in Lane}
+        self._active = {kind: base / f"{kind}.buf" for kind in BufferKind}
+        self._processing = {kind: base / f"{kind}_processing.buf" for kind in BufferKind}
 
-    def active(self, lane: Lane) -> Path:
-        return self._active[lane]
+    def active(self, kind: BufferKind) -> Path:
+        return self._active[kind]
 
-    def processing(self, lane: Lane) -> Path:
-        return self._processing[lane]
+    def processing(self, kind: BufferKind) -> Path:
+        return self._processing[kind]
 
     def prepare(self) -> None:
         """Make what is missing. Whatever a crash left of it is made whole by the next start."""
-        for directory in (*reversed(self.base.parents), self.base, self.failed.path):
-            if self._filesystem.status(directory).kind is Kind.ABSENT:
-                self._filesystem.make_directory(directory)
-                self._filesystem.sync_directory(directory.parent)
+        make_directories(self._filesystem, self.base, self.failed.path)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """While nobody else appends or rotates, in this process or another."""
+        """While nothing else appends or rotates, in this process or another."""
         lock = self._filesystem.wait_for_lock(self._append_lock)
         try:
             yield
@@ -72,7 +71,7 @@ class BufferDirectory:
 
     def append(
         self,
-        lane: Lane,
+        kind: BufferKind,
         frames: Sequence[bytes],
         *,
         is_durable: bool,
@@ -80,9 +79,9 @@ class BufferDirectory:
     ) -> Appended:
         """Write all or nothing. A crash leaves a beginning of it, of which the scan takes the whole frames.
 
-        `on_begin` is told where they will be, while nobody else can append.
+        `on_begin` is given where they will be, while no other can append.
         """
-        path = self.active(lane)
+        path = self.active(kind)
         data = b"".join(frames)
         try:
             with self._alone():
@@ -97,23 +96,23 @@ class BufferDirectory:
                     raise
         except OSError as error:
             raise refusal(path, error) from error
-        # Outside the lock: whoever rotates the file away meanwhile stores what it reads.
+        # Outside the lock: a process that rotates the file away meanwhile stores what it reads.
         try:
             if is_durable:
                 file.sync()
         except OSError as error:
-            # The bytes may be on the disk and may be drained; nobody can take them back for sure.
+            # The bytes may be on the disk and may be drained; they cannot be taken back for sure.
             raise StoreUnavailable(f"{path}: the disk did not confirm: {error}", is_outcome_unknown=True) from error
         finally:
             file.close()
         return place
 
-    def append_if_free(self, lane: Lane, frames: Sequence[bytes], on_written: Callable[[Appended], None]) -> bool:
-        """`append`, not durable and without waiting: False when somebody else appends or rotates just now.
+    def append_if_free(self, kind: BufferKind, frames: Sequence[bytes], on_written: Callable[[Appended], None]) -> bool:
+        """`append`, not durable and without waiting: False when another appends or rotates just now.
 
-        `on_written` is told where the events are, while nobody else can append or rotate.
+        `on_written` is given where the events are, while no other can append or rotate.
         """
-        path = self.active(lane)
+        path = self.active(kind)
         data = b"".join(frames)
         try:
             lock = self._filesystem.lock_if_free(self._append_lock)
@@ -134,10 +133,11 @@ class BufferDirectory:
         return True
 
     def _opened_to_append(self, path: Path, *, is_durable: bool) -> File:
-        # An empty file counts as new: whoever made it may have failed to sync its name, and then wrote nothing.
+        # An empty file counts as new: the process that made it may have failed to sync its name, and then wrote
+        # nothing.
         is_new = not self.size(path)
         file = self._filesystem.open(path, create=True, append=True)
-        if is_new and is_durable:  # before anybody else appends, and trusts the name to be there
+        if is_new and is_durable:  # before another process appends, and trusts the name to be there
             try:
                 self._filesystem.sync_directory(path.parent)
             except BaseException:
@@ -149,25 +149,25 @@ class BufferDirectory:
         """0 when there is no such file."""
         return self._filesystem.status(path).size
 
-    def waiting_bytes(self, lanes: Iterable[Lane] = Lane) -> int:
+    def waiting_bytes(self, kinds: Iterable[BufferKind] = BufferKind) -> int:
         """In the files that are appended to or drained."""
-        return sum(self.size(path) for lane in lanes for path in (self.active(lane), self.processing(lane)))
+        return sum(self.size(path) for kind in kinds for path in (self.active(kind), self.processing(kind)))
 
     # draining
 
     def rotate(
         self,
-        lane: Lane,
+        kind: BufferKind,
         *,
         on_begin: Callable[[int], None] = lambda size: None,
         on_renamed: Callable[[], None] = lambda: None,
     ) -> bool:
         """Let the drain have what was appended so far; False when there is nothing.
 
-        The next append makes a new file. A crash leaves the old one under one of the two names. `on_begin` is told how
-        much there is, and `on_renamed` is called, while nobody else can append.
+        The next append makes a new file. A crash leaves the old one under one of the two names. `on_begin` is given how
+        much there is, and `on_renamed` is called, while no other can append.
         """
-        active, processing = self.active(lane), self.processing(lane)
+        active, processing = self.active(kind), self.processing(kind)
         if self.size(processing):
             return True
         with self._alone():
@@ -178,7 +178,9 @@ class BufferDirectory:
             on_begin(size)
             self._filesystem.replace(active, processing)
             on_renamed()
-            if lane is not Lane.QOS0:  # whose events a power cut may take anyway; and a sync would hold up all pushes
+            if (
+                kind is not BufferKind.QOS0
+            ):  # whose events a power cut may take anyway; and a sync would hold up all pushes
                 self._filesystem.sync_directory(self.base)
         return True
 
@@ -189,10 +191,10 @@ class BufferDirectory:
         """After all of it is stored. A crash may bring it back, with or without its note: ids tell."""
         self._filesystem.remove(path)
         had_position = self.positions.forget(path)
-        if had_position or path != self.processing(Lane.QOS0):
+        if had_position or path != self.processing(BufferKind.QOS0):
             self._filesystem.sync_directory(path.parent)
 
     def strangers(self) -> list[str]:
-        """Names that are none of ours: left alone, and told."""
+        """Names that are none of ours: left alone, and reported."""
         own = [name for name in self._filesystem.list_directory(self.base) if name not in _OWN_NAMES]
         return [*own, *(f"failed/{name}" for name in self.failed.strangers())]

@@ -1,4 +1,4 @@
-"""Writing into buffer files: all of it or nothing, and the reason in the words of those who push."""
+"""Writing into buffer files: all of it or nothing, and the reason in the words of those that push."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forebay.errors import StoreUnavailable
 from forebay.filesystem import File, is_disk_full, write_fully
 
 
-class Lane(StrEnum):
+class BufferKind(StrEnum):
     """The two kinds of buffer files."""
 
     FAILOVER = "failover"

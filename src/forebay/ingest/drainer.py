@@ -21,10 +21,10 @@ from forebay.clock import Clock
 from forebay.errors import AppendFailed, StoreUnavailable
 from forebay.filesystem import File
 from forebay.ingest.backlog import Known
+from forebay.ingest.buffer_file import BufferFile, Rotation
 from forebay.ingest.event import Event, item_of
 from forebay.ingest.frames import Chunk, chunks
-from forebay.ingest.kept import DiskTrouble, DrainCounts, Kept, Waiting, try_all
-from forebay.ingest.lane import BufferLane, Rotation
+from forebay.ingest.refused_events import DiskTrouble, DrainCounts, RefusedEvents, Waiting, try_all
 
 _log = logging.getLogger("forebay.ingest")
 
@@ -36,23 +36,23 @@ class Refused(Exception):
 
 
 class DrainEnded(Exception):
-    """The drain was told to end, and has more to do."""
+    """The drain was stopped, and has more to do."""
 
 
 class Drainer:
-    """Of one lane. `push` is the store's, with whatever time limit it has."""
+    """Of one kind of buffer file. `push` is the store's, with whatever time limit it has."""
 
     def __init__(
         self,
-        lane: BufferLane,
+        file: BufferFile,
         push: Push,
         clock: Clock,
         cipher: Cipher | None,
         on_stored: Callable[[Sequence[PushItem]], None],
     ) -> None:
-        self.lane = lane
+        self.file = file
         self.counts = DrainCounts()
-        self.kept = Kept(lane, clock, self.counts)
+        self.kept = RefusedEvents(file, clock, self.counts)
         self.is_ending = False
         """Whether the drain ends before the next chunk."""
         self._positions: dict[Path, int] = {}
@@ -65,7 +65,7 @@ class Drainer:
         self._clock = clock
         self._cipher = cipher
         self._on_stored = on_stored
-        self._directory = lane.directory
+        self._directory = file.directory
 
     @property
     def failed(self) -> dict[str, list[str]]:
@@ -80,22 +80,22 @@ class Drainer:
         """Store what was appended so far; and, unless `is_once`, what is appended meanwhile."""
         rotation = Rotation.LEFTOVER
         while not (is_once and rotation is Rotation.FRESH):
-            rotation = await self.lane.rotate()
+            rotation = await self.file.rotate()
             if rotation is Rotation.NOTHING:
                 return
-            path = self._directory.processing(self.lane.lane)
+            path = self._directory.processing(self.file.kind)
             if rotation is Rotation.FRESH:
                 self._forget(path)
                 self.counts.rotations += 1
-                _log.info("%s: rotated to %s", self.lane.lane, path)
+                _log.info("%s: rotated to %s", self.file.kind, path, extra={"action": "buffer_rotated"})
             self.kept.begin()
             try:
                 await self._drain_file(path, self._store)
             except DiskTrouble:
                 if not self.kept.is_any_stuck:  # only bytes that are no events are left
-                    self.lane.drained()
+                    self.file.drained()
                 raise
-            self.lane.drained()
+            self.file.drained()
             await self._remove(path)
 
     async def retry_failed(self) -> None:
@@ -112,14 +112,14 @@ class Drainer:
                 try:
                     await self._drain_file(path, self._store_again)
                 except Refused as refused:
-                    _log.debug("%s: still refused: %s", path, refused)
+                    _log.debug("%s: still refused: %s", path, refused, extra={"action": "buffer_still_refused"})
                     break
                 except DiskTrouble as error:
                     trouble = trouble or error
                     break
                 await self._remove(path)
                 names.pop(0)
-                _log.warning("%s: what was refused is stored now", path)
+                _log.warning("%s: what was refused is stored now", path, extra={"action": "buffer_refused_stored"})
             if not names:
                 del self.failed[queue]
         if trouble is not None:
@@ -157,12 +157,17 @@ class Drainer:
         try:
             await asyncio.to_thread(self._directory.positions.note, path, position)
         except OSError as error:
-            # A full disk must not keep the drain from making room on it. Ids tell what the note would have told.
-            _log.warning("%s: how far it is stored could not be noted: %s", path, error)
+            # A full disk must not keep the drain from making room on it. Ids say what the note would have said.
+            _log.warning(
+                "%s: how far it is stored could not be noted: %s",
+                path,
+                error,
+                extra={"action": "buffer_position_failed"},
+            )
 
     async def _remove(self, path: Path) -> None:
         try:
-            await self.lane.in_files(lambda: self._directory.remove(path))
+            await self.file.in_files(lambda: self._directory.remove(path))
         finally:
             if not self._directory.size(path):  # it is gone, although the disk may not have confirmed it
                 self._forget(path)
@@ -170,7 +175,7 @@ class Drainer:
     def _forget(self, path: Path) -> None:
         self._positions.pop(path, None)
         self.kept.forget(path)
-        if path == self._directory.processing(self.lane.lane):
+        if path == self._directory.processing(self.file.kind):
             self._finished = Known()
             self._settled.clear()
 
@@ -204,7 +209,7 @@ class Drainer:
         self._settled.update(one.span for one in waiting)
 
     def _unsettled(self, chunk: Chunk) -> list[Waiting]:
-        covers, settled = self.lane.backlog.processing.covers, self._settled
+        covers, settled = self.file.backlog.processing.covers, self._settled
         found = zip(chunk.events, chunk.spans, strict=True)
         if covers((chunk.start, chunk.end)) and not settled:  # as almost always
             return [Waiting(event, span, True) for event, span in found]
@@ -219,7 +224,13 @@ class Drainer:
                 await self._push_events([one.event for one in own])
                 self._release(own)
             except Refused as reason:
-                _log.error("queue %r refuses %d buffered messages: %s", queue, len(own), reason)
+                _log.error(
+                    "queue %r refuses %d buffered messages: %s",
+                    queue,
+                    len(own),
+                    reason,
+                    extra={"action": "buffer_refused"},
+                )
                 refused += own
         return refused
 
@@ -262,7 +273,7 @@ class Drainer:
 
     def _release(self, waiting: Sequence[Waiting]) -> None:
         self._settled.update([one.span for one in waiting])
-        self.lane.backlog.remove([(one.event.queue, one.event.partition) for one in waiting if one.is_counted])
+        self.file.backlog.remove([(one.event.queue, one.event.partition) for one in waiting if one.is_counted])
 
 
 def _check_stored(pushed: Sequence[Pushed]) -> None:

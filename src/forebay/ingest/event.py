@@ -9,7 +9,9 @@ The seed's members (`queue`, `partition`, `payload`, `namespace`, `task`, `trace
 - `headers`: base64, where there are any;
 - `check`: always last, CRC-32C of all the event's bytes before `,"check"`: names matter as much as payloads.
 
-An event without `crc` and `check` is read too: other programs may write one.
+An event without `crc` and `check` is read too: other programs may write one. Frames have no version. A member that is
+not known is passed over, so what changes a payload's meaning has to be an `encoding` of its own: one that is not known
+is refused, and its bytes are set aside as they are.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ LENGTH_BYTES = 4
 FRAME_BYTES_MAX = 64 << 20
 """The highest byte of a length is then a control character, which no JSON text holds: see `frames`."""
 
+ENCODINGS = frozenset({"", "base64", "sealed", "sealed-base64"})
 _CHECK = b',"check":"'
 _CHECK_BYTES = len(_CHECK) + 8 + 2
 
@@ -60,7 +63,7 @@ _decoder = msgspec.json.Decoder(Event)
 
 
 def frames_of(items: Sequence[PushItem], *, is_failover: bool, now_us: int, cipher: Cipher | None) -> list[bytes]:
-    """The messages as frames. With a cipher every payload is sealed: nobody knows here which queue is encrypted."""
+    """The messages as frames. With a cipher every payload is sealed: it is not known here which queue is encrypted."""
     return [_frame(item, is_failover, now_us, cipher) for item in items]
 
 
@@ -115,6 +118,8 @@ def read_event(body: bytes) -> Event:
         raise NotAnEvent("its check sum is missing")
     if event.crc and event.crc != crc32c(bytes(event.payload)).to_bytes(4).hex():
         raise NotAnEvent("the check sum of its payload is another")
+    if event.encoding not in ENCODINGS:
+        raise NotAnEvent(f"its encoding {event.encoding!r} is not known: a newer Forebay wrote it")
     return event
 
 

@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 from forebay.errors import StoreUnavailable
 from forebay.filesystem import Filesystem, Kind
-from forebay.ingest.buffer_writes import Appended, BufferFull, Lane, write_or_take_back
+from forebay.ingest.buffer_writes import Appended, BufferFull, BufferKind, write_or_take_back
 from forebay.ingest.frames import Damage
 
 
 class FailedFile(NamedTuple):
     path: Path
-    lane: Lane
+    kind: BufferKind
     size: int
 
 
-_NAME = re.compile(r"(?P<lane>failover|qos0)_\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?\.buf")
+_NAME = re.compile(r"(?P<kind>failover|qos0)_\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?\.buf")
 _OTHER_ENDS = (".damaged", ".pos", ".pos.new")
 
 
@@ -33,7 +33,7 @@ class FailedDirectory:
     def files(self) -> list[FailedFile]:
         """Oldest first."""
         return [
-            FailedFile(self.path / name, Lane(found["lane"]), self._filesystem.status(self.path / name).size)
+            FailedFile(self.path / name, BufferKind(found["kind"]), self._filesystem.status(self.path / name).size)
             for name in self._filesystem.list_directory(self.path)
             if (found := _NAME.fullmatch(name))
         ]
@@ -66,21 +66,21 @@ class FailedDirectory:
             file.close()
         return Appended(start, start + len(data))
 
-    def set_aside(self, lane: Lane, source: Path, damage: Damage, now_us: int) -> Path:
-        """Keep damaged bytes where somebody can look at them. A crash in the drain may leave them twice."""
+    def set_aside(self, kind: BufferKind, source: Path, damage: Damage, now_us: int) -> Path:
+        """Keep damaged bytes where an operator can look at them. A crash in the drain may leave them twice."""
         file = self._filesystem.open(source)
         try:
             data = file.read_at(damage.size, damage.position)
         finally:
             file.close()
-        path = self.new_file(lane, now_us).with_suffix(".damaged")
+        path = self.new_file(kind, now_us).with_suffix(".damaged")
         self.append(path, [data])
         return path
 
-    def new_file(self, lane: Lane, now_us: int) -> Path:
+    def new_file(self, kind: BufferKind, now_us: int) -> Path:
         """A name that sorts behind all others of its kind."""
         while True:
-            path = self.path / f"{lane}_{datetime.fromtimestamp(now_us / 1e6, UTC):%Y-%m-%dT%H:%M:%S.%f}.buf"
+            path = self.path / f"{kind}_{datetime.fromtimestamp(now_us / 1e6, UTC):%Y-%m-%dT%H:%M:%S.%f}.buf"
             taken = [self._filesystem.status(path.with_suffix(end)).kind for end in (".buf", ".damaged")]
             if taken == [Kind.ABSENT, Kind.ABSENT]:
                 return path

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from forebay.filesystem import File
+from forebay.filesystem import SEARCH_BYTES, File
 from forebay.ingest.event import FRAME_BYTES_MAX, LENGTH_BYTES, Event, NotAnEvent, read_event
 
 CHUNK_BYTES = 4 << 20
 CHUNK_EVENTS = 5000
-SEARCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Whether the store takes pushes: a breaker. Decisions only; whoever pushes tells it what happened."""
+"""Whether the store takes pushes: a breaker. Decisions only; every push notes here what happened."""
 
 from __future__ import annotations
 

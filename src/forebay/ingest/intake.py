@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -14,14 +15,16 @@ from forebay.broker.store import Store, Waker
 from forebay.clock import Clock
 from forebay.errors import AppendFailed, BufferExhausted, ForebayError, StoreUnavailable
 from forebay.filesystem import Filesystem
-from forebay.ingest.backlog import Place
-from forebay.ingest.buffer_writes import BufferFull, Lane
+from forebay.ingest.backlog import PartitionKey
+from forebay.ingest.buffer_file import BufferFile
+from forebay.ingest.buffer_writes import BufferFull, BufferKind
+from forebay.ingest.drain_loop import DrainLoop
 from forebay.ingest.event import frames_of
-from forebay.ingest.figures import BufferFigures
-from forebay.ingest.keeper import BufferKeeper
-from forebay.ingest.lane import BufferLane
+from forebay.ingest.figures import BufferFigures, BufferRecount
+from forebay.ingest.inspection import view_of
 from forebay.ingest.limits import BufferLimits
-from forebay.ingest.room import BufferRoom
+from forebay.ingest.quota import BufferQuota
+from forebay.ingest.recovery import Recovery
 from forebay.ingest.time_limit import TimeLimit
 
 FENCE_LOOK_SECONDS = 0.01
@@ -44,50 +47,73 @@ class Intake:
     ) -> None:
         """`is_remote`: the store may hang, and other processes may share it together with this directory."""
         self.limits = limits or BufferLimits()
-        self.keeper = BufferKeeper(store, filesystem, directory, clock, self.limits, cipher, on_stored)
+        self.drain_loop = DrainLoop(store, filesystem, directory, clock, self.limits, cipher, on_stored)
         self._store = store
         self._clock = clock
         self._cipher = cipher
         self._is_remote = is_remote
-        self._failover = self.keeper.failover
+        self._failover = self.drain_loop.failover
         self._patience = TimeLimit(self.limits.store_seconds, self._unanswered)
-        self._room = BufferRoom(self.keeper, self.limits)
+        self._room = BufferQuota(self.drain_loop, self.limits)
         self._no_wait_until = 0.0
         self._has_just_looked = False
         """Whether it is known that no other process has buffered anything that the requests here have to wait for."""
 
     async def start(self, on_available: Waker) -> None:
-        await self.keeper.start(on_available)
+        await self.drain_loop.start(on_available)
 
     async def stop(self) -> None:
-        await self.keeper.stop()
+        await self.drain_loop.stop()
+
+    def pause(self, is_paused: bool) -> None:
+        """Push maintenance: everything is buffered, and nothing is drained."""
+        self.drain_loop.is_paused = is_paused
+
+    @property
+    def is_store_open(self) -> bool:
+        """Whether the store was reached since the start."""
+        return self.drain_loop.is_store_open
+
+    @property
+    def recovery(self) -> Recovery:
+        return self.drain_loop.recovery
 
     @property
     def is_db_healthy(self) -> bool:
-        return self.keeper.health.is_healthy
+        return self.drain_loop.health.is_healthy
 
     async def figures(self) -> BufferFigures:
-        return await self.keeper.figures()
+        return await self.drain_loop.figures()
+
+    async def recount(self) -> BufferRecount:
+        """Read all buffer files, and compare. Takes as long as reading them does."""
+        before = self.drain_loop.counted()
+        view = await asyncio.to_thread(view_of, self.drain_loop.directory.base, lambda size: None)
+        counted: Counter[str] = Counter()
+        for file in view.files:
+            counted.update(file.queues)
+        is_exact = self.drain_loop.failover.is_owner and self.drain_loop.counted() == before
+        return BufferRecount(before.queues, dict(counted), is_exact)
 
     # pushing
 
     async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         """Store the messages, or buffer them durably; one answer each."""
-        if self.keeper.is_paused:
+        if self.drain_loop.is_paused:
             return await self._buffer(items)
-        if not self.keeper.health.is_healthy:
+        if not self.drain_loop.health.is_healthy:
             return await self._buffer_or_insist(items)
         if self._failover.backlog.events or (self._is_remote and self._are_there_strange_events()):
             return await self._push_around_fences(items)
         return await self._push_directly(items)
 
     def _are_there_strange_events(self) -> bool:
-        """A look at the files takes as long as the rest of a push, so one does for all who were there before it."""
+        """A look at the files takes as long as the rest of a push, so one does for all that were there before it."""
         if not self._has_just_looked:
             if self._failover.has_strange_events():
                 return True
             self._has_just_looked = True
-            # Whoever comes later runs later than this, and looks again.
+            # A push that comes later runs later than this, and looks again.
             asyncio.get_running_loop().call_soon(self._forget_look)
         return False
 
@@ -123,7 +149,7 @@ class Intake:
             return await self._buffer_or_raise(items, error)
         except StoreUnavailable as error:
             trouble = error
-        self.keeper.note_failure(str(trouble))
+        self.drain_loop.note_failure(str(trouble))
         try:
             return await self._buffer(items)
         except (BufferExhausted, StoreUnavailable) as refusal:
@@ -136,7 +162,7 @@ class Intake:
         return StoreUnavailable(f"no answer within {self.limits.store_seconds:g} s", is_outcome_unknown=True)
 
     async def _buffer_or_insist(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        """The store was away a moment ago. If the buffer takes no more, it is asked all the same."""
+        """The store was away a moment ago. If the buffer takes no more, it is tried all the same."""
         try:
             return await self._buffer(items)
         except (BufferExhausted, StoreUnavailable) as refusal:
@@ -155,36 +181,36 @@ class Intake:
             if _may_be_stored(refusal):
                 raise
             raise error from None
-        self.keeper.note_failure(str(error))
+        self.drain_loop.note_failure(str(error))
         return pushed
 
     async def _buffer(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
         await self._append(self._failover, items)
-        self.keeper.poke()
+        self.drain_loop.poke()
         return [Pushed("buffered", 0, "", "buffer")] * len(items)
 
     async def push_qos0(
         self, items: Sequence[PushItem], buffer_ms: int | None, buffer_max: int | None
     ) -> Sequence[Pushed]:
         """Give the messages to the operating system, and store them together with others a moment later."""
-        await self._append(self.keeper.qos0, items)
-        if self.keeper.schedule.note(len(items), buffer_ms, buffer_max, time.monotonic()):
-            self.keeper.poke()
+        await self._append(self.drain_loop.qos0, items)
+        if self.drain_loop.schedule.note(len(items), buffer_ms, buffer_max, time.monotonic()):
+            self.drain_loop.poke()
         return [Pushed("buffered", 0, "", "os")] * len(items)
 
-    async def _append(self, lane: BufferLane, items: Sequence[PushItem]) -> None:
-        is_failover = lane is self._failover
+    async def _append(self, file: BufferFile, items: Sequence[PushItem]) -> None:
+        is_failover = file is self._failover
         frames = frames_of(items, is_failover=is_failover, now_us=self._clock.now_us(), cipher=self._cipher)
         size = sum(map(len, frames))
         with self._room.taken(size, len(frames)):
             try:
-                await lane.append(frames, [(item.queue, item.partition) for item in items])
+                await file.append(frames, [(item.queue, item.partition) for item in items])
             except BufferFull as error:
                 raise BufferExhausted(f"the buffer cannot be written: {error}") from error
 
     # the fence
 
-    async def wait_until_free(self, places: Iterable[Place]) -> None:
+    async def wait_until_free(self, places: Iterable[PartitionKey]) -> None:
         """For what cannot be buffered (transactions, Arrow): raises while messages that came before it wait."""
         if not await self._are_free(set(places)):
             raise StoreUnavailable(
@@ -193,8 +219,8 @@ class Intake:
             )
 
     async def wait_until_all_free(self) -> None:
-        """For what names no queue: of queues that refuse their buffered messages nobody waits."""
-        refusing = self.keeper.drainers[Lane.FAILOVER].failed
+        """For what names no queue: for queues that refuse their buffered messages none waits."""
+        refusing = self.drain_loop.drainers[BufferKind.FAILOVER].failed
         await self.wait_until_free([place for place in self._failover.backlog.places() if place[0] not in refusing])
 
     async def wait_until_stored(self, queue: str) -> None:
@@ -202,38 +228,38 @@ class Intake:
 
         Those that the queue refuses are not waited for: they are offered to whatever queue has the name.
         """
-        keeper = self.keeper
+        drain_loop = self.drain_loop
         deadline = time.monotonic() + self.limits.wait_seconds
         while waiting := self._count_waiting(queue):
             now = time.monotonic()
-            if now >= deadline or keeper.is_paused or not keeper.health.is_healthy:
+            if now >= deadline or drain_loop.is_paused or not drain_loop.health.is_healthy:
                 raise StoreUnavailable(
                     f"{waiting} messages that were accepted for queue {queue!r} wait in the buffer files",
                     remedy="Try again when they are stored, or they would make it again: see /api/v1/status/buffers",
                 )
-            keeper.progress.clear()
-            keeper.schedule.put_off(now)
-            keeper.poke()
+            drain_loop.progress.clear()
+            drain_loop.schedule.put_off(now)
+            drain_loop.poke()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FENCE_LOOK_SECONDS):
-                    await keeper.progress.wait()
+                    await drain_loop.progress.wait()
 
     def _count_waiting(self, queue: str) -> int:
         """Messages of the queue in the buffer files; another process's may be of any queue."""
         waiting = 0
-        for drainer in self.keeper.drainers.values():
+        for drainer in self.drain_loop.drainers.values():
             if queue not in drainer.failed:
-                waiting += drainer.lane.backlog.of_queue(queue)
-            waiting += self._is_remote and drainer.lane.has_strange_events()
+                waiting += drainer.file.backlog.of_queue(queue)
+            waiting += self._is_remote and drainer.file.has_strange_events()
         return waiting
 
-    async def _are_free(self, places: set[Place]) -> bool:
+    async def _are_free(self, places: set[PartitionKey]) -> bool:
         """Whether none of them is fenced. When little is left to drain, wait a moment for that.
 
-        Whoever does not wait goes behind, and makes the drain longer for the others. So the moment is long enough for
-        a slow disk, where it takes a second to drain one event; and when it was not, nobody waits for a while.
+        A push that does not wait goes behind, and makes the drain longer for the others. So the moment is long enough
+        for a slow disk, where it takes a second to drain one event; and when it was not, none waits for a while.
         """
-        keeper = self.keeper
+        drain_loop = self.drain_loop
         deadline = time.monotonic() + self.limits.wait_seconds
         while self._is_any_fenced(places):
             now = time.monotonic()
@@ -242,22 +268,22 @@ class Intake:
             if now >= deadline:
                 self._no_wait_until = now + self.limits.wait_seconds
                 return False
-            keeper.progress.clear()
-            keeper.poke()
+            drain_loop.progress.clear()
+            drain_loop.poke()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(deadline - now, FENCE_LOOK_SECONDS)):
-                    await keeper.progress.wait()
+                    await drain_loop.progress.wait()
         return True
 
     def _is_drain_ending(self) -> bool:
-        keeper, lane = self.keeper, self._failover
-        if not keeper.health.is_healthy or keeper.is_paused or keeper.held_events > self.limits.wait_events:
+        drain_loop, file = self.drain_loop, self._failover
+        if not drain_loop.health.is_healthy or drain_loop.is_paused or drain_loop.held_events > self.limits.wait_events:
             return False
-        return lane.is_owner or (lane.waiting_bytes() <= self.limits.wait_bytes and not lane.has_failed())
+        return file.is_owner or (file.waiting_bytes() <= self.limits.wait_bytes and not file.has_failed())
 
-    def _is_any_fenced(self, places: set[Place]) -> bool:
-        lane = self._failover
-        return any(map(lane.backlog.holds, places)) or (self._is_remote and lane.has_strange_events())
+    def _is_any_fenced(self, places: set[PartitionKey]) -> bool:
+        file = self._failover
+        return any(map(file.backlog.holds, places)) or (self._is_remote and file.has_strange_events())
 
 
 def _may_be_stored(error: ForebayError) -> bool:

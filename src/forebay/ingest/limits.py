@@ -25,4 +25,4 @@ class BufferLimits(NamedTuple):
     wait_bytes: int = 16 << 20
     """A drain that has no more than this left is waited for: events, or bytes where another process drains."""
     wait_seconds: float = 5.0
-    """How long; and for how long nobody waits after somebody did in vain."""
+    """How long; and for how long none waits after one did in vain."""

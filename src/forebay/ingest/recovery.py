@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from forebay.ingest.drainer import Drainer
-from forebay.ingest.kept import try_all
+from forebay.ingest.refused_events import try_all
 
 _log = logging.getLogger("forebay.ingest")
 
@@ -34,7 +34,13 @@ class Recovery:
         finally:
             if self._found:
                 took = time.monotonic() - began
-                _log.warning("start-up recovery: %d of %d events stored in %.1f s", self._drained(), self._found, took)
+                _log.warning(
+                    "start-up recovery: %d of %d events stored in %.1f s",
+                    self._drained(),
+                    self._found,
+                    took,
+                    extra={"action": "buffer_recovered"},
+                )
 
     def end(self) -> None:
         self.is_running = False
@@ -45,6 +51,6 @@ class Recovery:
     def __str__(self) -> str:
         if not self._drainers:
             return f"reading buffer files: {self._found} events found"
-        lanes = [drainer for drainer in self._drainers if drainer.lane.backlog.events]
-        what = f" ({lanes[0].lane.lane})" if lanes else ""
+        busy = [drainer for drainer in self._drainers if drainer.file.backlog.events]
+        what = f" ({busy[0].file.kind})" if busy else ""
         return f"storing buffered events{what}: {self._drained()} of {self._found}"

@@ -1,4 +1,4 @@
-"""When QoS 0 events are stored: at the earliest of what their pushes asked for. Decisions only."""
+"""When QoS 0 events are stored: at the earliest time that their pushes requested. Decisions only."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class TimeLimit:
 
     def hold(self, work: Awaitable[T]) -> Awaitable[T]:
         """What the work returns. Raises when it takes too long: a future is then done, anything else is cancelled."""
-        # Stores answer with futures, which whoever is to set them finds done; a coroutine is ended the usual way.
+        # Stores answer with futures, which the code that sets them finds done; a coroutine is ended the usual way.
         if not isinstance(work, asyncio.Future) or isinstance(work, asyncio.Task):
             return self._timed(work)
         waits = self._waits

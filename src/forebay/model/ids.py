@@ -16,7 +16,7 @@ _lock = threading.Lock()
 
 
 def random_prefix() -> str:
-    """All of a UUID of version 8 but its last group, which whoever asks may count in."""
+    """All of a UUID of version 8 but its last group, which the caller may count in."""
     random = secrets.token_hex(9)
     return f"{random[:8]}-{random[8:12]}-8{random[12:15]}-8{random[15:18]}-"
 

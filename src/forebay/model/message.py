@@ -2,7 +2,7 @@
 
 Columns and not objects, because everything behind the front door works on many messages at once: the log writes a
 column with one join, Arrow reads it with none. Text columns hold UTF-8 bytes; they were bytes on the wire and will be
-bytes on the disk, so nobody in between decodes them.
+bytes on the disk, so nothing in between decodes them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
+SEQ_MAX = (1 << 63) - 1
 CREATED_US_MAX = 253_402_300_799_999_999
 """The end of the year 9999, the last moment that calendars and Arrow's readers agree on."""
 PAYLOAD_IS_BINARY = 0b01

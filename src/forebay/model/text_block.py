@@ -1,7 +1,7 @@
 """Values of a column one behind the other, in one piece of memory, as they will lie in a record.
 
-Many small objects cost more than their bytes: whoever looks at each of them on another processor fetches each of them
-from there. So values that came together stay together, from the request to the disk.
+Many small objects cost more than their bytes: a thread that looks at each of them on another processor fetches each of
+them from there. So values that came together stay together, from the request to the disk.
 """
 
 from __future__ import annotations

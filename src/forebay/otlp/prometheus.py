@@ -98,7 +98,7 @@ class _Resource:
         self._group = group
         self._converted = converted
         self._series = series
-        self._attributes = [(pair.key, _text(pair.value)) for pair in group.resource.attributes]
+        self._attributes = [(pair.key, attribute_text(pair.value)) for pair in group.resource.attributes]
         known = dict(self._attributes)
         service = known.get("service.name", "")
         namespace = known.get("service.namespace", "")
@@ -122,14 +122,11 @@ class _Resource:
         if kind is None:
             return None
         data = getattr(metric, kind)
-        if kind == "exponential_histogram":
-            return self._reject(len(data.data_points), "exponential histograms have no form in remote write 1.0")
-        if kind in ("sum", "histogram") and data.aggregation_temporality != CUMULATIVE:
-            return self._reject(len(data.data_points), f"{kind}s have to be cumulative")
+        reason = _why_no_form(metric, kind, data)
+        if reason is not None:
+            return self._reject(len(data.data_points), reason)
         is_counter = kind == "sum" and data.is_monotonic
         name = prometheus_name(metric.name, metric.unit, is_counter=is_counter, is_gauge=kind == "gauge")
-        if not metric.name.strip("_"):
-            return self._reject(len(data.data_points), "a metric needs a name")
         convert = {"histogram": self._histogram, "summary": self._summary}.get(kind, self._number)
         for point in data.data_points:
             convert(name, point)
@@ -161,7 +158,7 @@ class _Resource:
 
     def _add(self, name: str, point: Any, value: float, extra: tuple[str, str] | None = None) -> None:
         # Nearly all are text that is not empty: asking which kind a value is costs more than reading it.
-        attributes = [(pair.key, pair.value.string_value or _text(pair.value)) for pair in point.attributes]
+        attributes = [(pair.key, pair.value.string_value or attribute_text(pair.value)) for pair in point.attributes]
         key = (name, self._key, extra, *attributes)
         labels = self._converter.labels(key, lambda: self._labels_of(name, attributes, extra))
         at_ms = point.time_unix_nano // 1_000_000
@@ -190,6 +187,35 @@ class _Resource:
             self._append(labels, 1.0, self._newest_ms)
 
 
+def without_form(request: Any) -> tuple[int, set[str]]:
+    """How many data points of an OTLP request the converter would reject, and why: without converting them."""
+    rejected, reasons = 0, set[str]()
+    for group in request.resource_metrics:
+        for scope in group.scope_metrics:
+            for metric in scope.metrics:
+                kind = metric.WhichOneof("data")
+                data = getattr(metric, kind) if kind else None
+                reason = _why_no_form(metric, kind, data) if kind else None
+                if reason is not None and data is not None and data.data_points:
+                    rejected += len(data.data_points)
+                    reasons.add(reason)
+    return rejected, reasons
+
+
+def _why_no_form(metric: Any, kind: str, data: Any) -> str | None:
+    is_cumulative = kind not in ("sum", "histogram") or data.aggregation_temporality == CUMULATIVE
+    return why_no_form(metric.name, kind, is_cumulative=is_cumulative)
+
+
+def why_no_form(name: str, kind: str, *, is_cumulative: bool) -> str | None:
+    """Why a metric cannot become series; None if it can."""
+    if kind == "exponential_histogram":
+        return "exponential histograms have no form in remote write 1.0"
+    if kind in ("sum", "histogram") and not is_cumulative:
+        return f"{kind}s have to be cumulative"
+    return None if name.strip("_") else "a metric needs a name"
+
+
 def prometheus_name(name: str, unit: str, *, is_counter: bool, is_gauge: bool) -> str:
     """`http.server.duration` in `ms` is `http_server_duration_milliseconds`."""
     words = [word for word in _BAD_IN_NAME.sub("_", name).split("_") if word]
@@ -211,7 +237,8 @@ def _unit_word(unit: str) -> str:
     return _UNITS.get(unit, _BAD_IN_NAME.sub("_", unit).strip("_"))
 
 
-def _text(value: Any) -> str:
+def attribute_text(value: Any) -> str:
+    """The value of an attribute as text; lists and maps are JSON."""
     kind = value.WhichOneof("value")
     if kind == "string_value":
         return str(value.string_value)

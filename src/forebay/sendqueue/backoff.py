@@ -20,7 +20,7 @@ class Backoff:
     """If not, every wait is the interval."""
 
     def seconds(self, attempts: int, retry_after: float | None = None, chance: random.Random | None = None) -> float:
-        """The wait after this many failed attempts. `retry_after` is what the destination asked for: never less."""
+        """The wait after this many failed attempts. `retry_after` is what the destination requested: never less."""
         exponent = min(max(attempts - 1, 0), 64) if self.is_enabled else 0
         wait = min(self.interval_seconds * self.multiplier**exponent, self.max_seconds)
         wait *= 1 + JITTER * (2 * (chance or random).random() - 1)

@@ -1,5 +1,8 @@
 """Looking into a FastQueue's directory, checking every block of it, and making it sound again.
 
+A send queue may have further queues in its directory, of the same format: `failover/` and `first/` (`PARTS`). The
+functions here look at one queue each; `queues_in` lists those of a directory.
+
 `inspect` and `verify` change nothing and work while a process has the queue open; what that one has in memory they
 cannot see. `salvage` deletes nothing: it is what opening the queue does, and it writes a meta file that leaves out
 what cannot be read, so that the next opening finds no damage.
@@ -15,13 +18,17 @@ from forebay.clock import Clock
 from forebay.errors import PathUnusable, SendQueueLocked
 from forebay.filesystem import AlreadyLocked, Filesystem, Kind
 from forebay.sendqueue.disk.chunks import Chunks, chunk_name
-from forebay.sendqueue.disk.meta import Meta, MetaUnreadable, Range, read_meta, write_meta
+from forebay.sendqueue.disk.meta import META_FILE, Meta, MetaUnreadable, Range, read_meta, write_meta
 from forebay.sendqueue.disk.quarantine import FOLDER, Quarantine
 from forebay.sendqueue.disk.reading import Block, Damage, Trust, walk
 from forebay.sendqueue.disk.recovery import WITHOUT_META, recover
+from forebay.sendqueue.opening import FAILOVER_FOLDER
 from forebay.sendqueue.queues.fastqueue import LOCK_FILE
+from forebay.sendqueue.queues.hybrid import FIRST_FOLDER
 
 OnProgress = Callable[[int, int], None]
+PARTS = (FIRST_FOLDER, FAILOVER_FOLDER)
+"""Folders of a send queue that are queues too, in the order in which they are sent, the queue itself between them."""
 CHUNK_BYTES = 1 << 62
 
 
@@ -103,14 +110,39 @@ def inspect(filesystem: Filesystem, directory: Path) -> Inspection:
     return Inspection(str(directory), meta, fault, views, chunks.disk_bytes, quarantined, owner)
 
 
-def _chunks(filesystem: Filesystem, directory: Path) -> Chunks:
+def queues_in(filesystem: Filesystem, directory: Path) -> list[Path]:
+    """The queues of a send queue's directory: itself, `first/`, `failover/`, those that are there. Raises PathUnusable
+    if none is."""
+    _check_directory(filesystem, directory)
+    found = [one for one in (directory, *(directory / part for part in PARTS)) if _holds_queue(filesystem, one)]
+    if not found:
+        raise _no_queue(directory)
+    return found
+
+
+def _check_directory(filesystem: Filesystem, directory: Path) -> None:
     if filesystem.status(directory).kind is not Kind.DIRECTORY:
         raise PathUnusable(f"{directory}: there is no such directory")
-    chunks = Chunks(filesystem, directory, CHUNK_BYTES)
+
+
+def _holds_queue(filesystem: Filesystem, directory: Path) -> bool:
+    if filesystem.status(directory).kind is not Kind.DIRECTORY:
+        return False
     names = filesystem.list_directory(directory)
-    if not chunks.starts and LOCK_FILE not in names and not any(name.startswith("fastqueue.meta") for name in names):
-        raise PathUnusable(f"{directory}: holds no send queue", remedy="Name a directory with fastqueue.meta in it")
-    return chunks
+    if LOCK_FILE in names or any(name.startswith(META_FILE) for name in names):
+        return True
+    return bool(Chunks(filesystem, directory, CHUNK_BYTES).starts)
+
+
+def _no_queue(directory: Path) -> PathUnusable:
+    return PathUnusable(f"{directory}: holds no send queue", remedy="Name a directory with fastqueue.meta in it")
+
+
+def _chunks(filesystem: Filesystem, directory: Path) -> Chunks:
+    _check_directory(filesystem, directory)
+    if not _holds_queue(filesystem, directory):
+        raise _no_queue(directory)
+    return Chunks(filesystem, directory, CHUNK_BYTES)
 
 
 def _meta(filesystem: Filesystem, directory: Path) -> tuple[Meta | None, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from forebay.sendqueue.entry import Entry
 
@@ -45,9 +45,24 @@ class Figures:
     oldest_us: int | None
     """When the oldest batch that is not confirmed was accepted (wall clock), if that is known."""
     memory_batches: int = 0
+    """Of `batches`: held in memory, whether they are on disk as well or not."""
+    unwritten_batches: int = 0
+    """Of `batches`: in memory alone, so that a kill -9 costs them."""
     memory_bytes: int = 0
     disk_bytes: int = 0
     """Bytes of the chunk files, consumed parts included."""
+    lost: int = 0
+    """Batches that were counted when it was opened, or accepted since, and cannot be read from its disk."""
+
+
+class Recount(NamedTuple):
+    """The batches of a queue, counted one by one, beside the count that it keeps."""
+
+    kept: int
+    """As `figures` had them when the counting began."""
+    counted: int
+    is_exact: bool = True
+    """Whether nothing was claimed from its disk meanwhile."""
 
 
 class SendQueue(Protocol[Batch]):
@@ -82,6 +97,13 @@ class SendQueue(Protocol[Batch]):
         """Remove the first batch in line that is not under way, and return it; None if there is none."""
 
     def figures(self) -> Figures: ...
+
+    def recount(self) -> Recount:
+        """Count what is in memory, and read every block on disk that is still to be sent. May take a while."""
+
+    @property
+    def fill_ratio(self) -> float:
+        """How full it is, 0 to 1, by whichever limit is nearer; more where limits were lowered meanwhile."""
 
     def sync(self) -> None:
         """Make durable what this variant keeps on disk. May take a while: call it from a thread of its own."""

@@ -1,10 +1,11 @@
 """How much memory send queues may take, as a share of what the machine or the container has.
 
 The memory limit is the smallest of what the cgroups of this process (version 2 or 1, and those above them) allow and
-what the machine has. With `memory_percent` set, a queue may hold that share of it, whatever `max_bytes` says. With
+what the machine has. With `memory_percent` set, a queue may hold that share of it in memory; a `max_bytes` that is
+written out holds in its place. With
 `adaptive_enabled`, the limit of the memory part moves: while the process uses more than `target_utilization` of its
 memory, the queue's limit shrinks by a quarter at a time (hybrid queues spill, others become full), down to an eighth;
-when it uses less it grows back.
+when it uses less it grows back. What is on disk takes no memory, and its limit never moves.
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ def _number(path: Path) -> int | None:
         return int(path.read_text().strip())
     except (OSError, ValueError):  # `max` is no number: no limit
         return None
+
+
+def share_bytes(percent: float) -> int:
+    """What `memory_percent` comes to here: 0.1 is a tenth."""
+    return int(percent * memory_limit_bytes())
 
 
 def resident_bytes(statm: Path = Path("/proc/self/statm")) -> int:

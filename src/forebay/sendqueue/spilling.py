@@ -25,6 +25,8 @@ class Level(IntEnum):
 
 STEP = 0.10
 LEAVE = 0.10
+ALL_TO_DISK = -1.0
+"""A threshold that every queue is above, also an empty one."""
 
 
 class Spilling:
@@ -36,7 +38,7 @@ class Spilling:
         self.level = Level.MEMORY
         self._was_last_on_disk = False
         self.calm_below = self._calm_below()
-        """Filled less than this, memory takes the next batch, and nothing else need be asked."""
+        """Filled less than this, memory takes the next batch, and nothing else need be looked at."""
 
     def _calm_below(self) -> float:
         return 0.0 if self.level or self.is_fifo else self.threshold - LEAVE
@@ -51,6 +53,10 @@ class Spilling:
             self._was_last_on_disk = not self._was_last_on_disk
             return self._was_last_on_disk
         return self.level is Level.DISK
+
+    def may_stay_in_memory(self, *, is_disk_empty: bool) -> bool:
+        """Whether a batch that the disk refuses may wait in memory, which is claimed from before the disk."""
+        return self.threshold != ALL_TO_DISK and (is_disk_empty or not self.is_fifo)
 
     def _next_level(self, fill_ratio: float) -> Level:
         if fill_ratio >= self.threshold + STEP:

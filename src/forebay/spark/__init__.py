@@ -39,7 +39,7 @@ finished messages (`holdRetention`).
 | the driver dies before the commit | nothing was visible; started again, the query repeats the batch |
 | the driver dies after the commit | the same, and the server answers that this (query, batch) is committed already |
 | a batch repeated has other rows | the commit is refused, and the query fails with the numbers (`onDifferentRepeat`) |
-| the answer of a commit is lost | it is asked again, with the same end |
+| the answer of a commit is lost | it is sent again, with the same end |
 
 Exactly once holds for as long as the server remembers commits (`server.commit_retention`) and the checkpoint is kept.
 
@@ -53,24 +53,24 @@ from forebay.spark.builtin.json_parsing import json_columns
 from forebay.spark.java import Java, JavaNotFound, find_java
 from forebay.spark.options import OptionsRefused
 from forebay.spark.queues import MessagesGone, MessagesMissing, QueueIsAnother
+from forebay.spark.server_calls import ServerRefused, ServersAway
 from forebay.spark.session import register, ship, spark_session, start_session
 from forebay.spark.source import ForebaySource
-from forebay.spark.wire import ServerRefused, ServersAway
 
 __all__ = [
-    "spark_session",
-    "start_session",
-    "register",
-    "ship",
-    "json_columns",
     "ForebaySource",
-    "OptionsRefused",
+    "Java",
+    "JavaNotFound",
     "MessagesGone",
     "MessagesMissing",
+    "OptionsRefused",
     "QueueIsAnother",
     "ServerRefused",
     "ServersAway",
     "find_java",
-    "Java",
-    "JavaNotFound",
+    "json_columns",
+    "register",
+    "ship",
+    "spark_session",
+    "start_session",
 ]

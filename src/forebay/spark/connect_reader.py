@@ -14,7 +14,8 @@ from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.readwriter import DataFrameReader
 from pyspark.sql.connect.session import SparkSession
 
-from forebay.spark.source import ASKED, ForebaySource
+from forebay.spark.options import OptionValue
+from forebay.spark.source import NOT_TAKEN_YET, ForebaySource
 
 _SNAPSHOT = "snapshot"
 
@@ -22,7 +23,13 @@ _SNAPSHOT = "snapshot"
 class SnapshotReader(DataFrameReader):
     """`spark.read` of a session that knows `format("forebay")`."""
 
-    def load(self, path: Any = None, format: str | None = None, schema: Any = None, **options: Any) -> DataFrame:  # noqa: A002
+    def load(
+        self,
+        path: Any = None,
+        format: str | None = None,  # noqa: A002 - Spark's name
+        schema: Any = None,
+        **options: OptionValue,
+    ) -> DataFrame:
         if format is not None:
             self.format(format)
         self.options(**options)
@@ -30,11 +37,11 @@ class SnapshotReader(DataFrameReader):
         if (self._format or "").lower() != ForebaySource.name() or _SNAPSHOT in given:
             return super().load(path, schema=schema)
         asking = DataFrameReader(self._session_of_it).format(ForebaySource.name()).options(**self._options)
-        told = asking.option(_SNAPSHOT, ASKED).load().schema.fields[0].metadata["comment"]
+        comment = asking.option(_SNAPSHOT, NOT_TAKEN_YET).load().schema.fields[0].metadata["comment"]
         frame = DataFrameReader(self._session_of_it).format(ForebaySource.name()).options(**self._options)
         if schema is not None:
             frame = frame.schema(schema)
-        return frame.option(_SNAPSHOT, told).load(path)
+        return frame.option(_SNAPSHOT, comment).load(path)
 
     def __init__(self, client: SparkSession) -> None:
         super().__init__(client)

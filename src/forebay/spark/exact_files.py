@@ -30,11 +30,11 @@ from pyspark.sql import DataFrame, SparkSession
 from forebay.errors import InvariantBroken
 from forebay.flows.definition import Table
 from forebay.spark.masters import is_connect
+from forebay.spark.sink import QUERY_ID
 
 FOLDER = "_forebay"
 FORMATS = frozenset({"parquet", "orc", "json", "csv", "text", "xml", "avro"})
 SPARKS_OWN = "_spark_metadata"
-_QUERY_ID = "sql.streaming.queryId"
 _replace = os.replace
 _remove = shutil.rmtree
 
@@ -54,7 +54,7 @@ def batch_writer(root: Path, table: Table) -> Callable[[DataFrame, int], None]:
     """What `foreachBatch` calls."""
 
     def write_batch(frame: DataFrame, batch: int) -> None:
-        query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         if not query:
             raise InvariantBroken("Spark did not tell the name of the query whose batch is to be written")
 
@@ -69,8 +69,11 @@ def batch_writer(root: Path, table: Table) -> Callable[[DataFrame, int], None]:
     return write_batch
 
 
-def publish(root: Path, query: str, batch: int, write: Callable[[Path], None]) -> None:
-    """Put a batch into the table, once. `write` makes a folder with the batch's files."""
+def publish(root: Path, query: str, batch: int, write: Callable[[Path], None], *, is_last: bool = False) -> None:
+    """Put a batch into the table, once. `write` makes a folder with the batch's files.
+
+    `is_last`: there will be no further batch of the query, and nothing of it is kept.
+    """
     place = root / FOLDER / query
     if _done(place) >= batch:
         return
@@ -87,6 +90,9 @@ def publish(root: Path, query: str, batch: int, write: Callable[[Path], None]) -
         target = root / file.relative_to(ready)
         target.parent.mkdir(parents=True, exist_ok=True)
         _replace(file, target)
+    if is_last:
+        _remove(place)
+        return
     new = place / "done.new"
     new.write_text(str(batch))
     _replace(new, place / "done")

@@ -1,7 +1,7 @@
 """Filters that the server can apply, taken from the query: on `seq`, `partition` and `created_at`. See `pushFilters`.
 
-What the server does exactly is taken off Spark's hands. What only narrows the range (times, a list of seqs) is asked
-for and left with Spark as well, so that a filter can be wide here but never wrong.
+What the server does exactly is taken off Spark's hands. What only narrows the range (times, a list of seqs) is
+requested for and left with Spark as well, so that a filter can be wide here but never wrong.
 """
 
 from __future__ import annotations

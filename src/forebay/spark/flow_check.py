@@ -2,7 +2,7 @@
 
 Spark judges only when a query starts whether its plan can be a stream at all (a sum without a watermark), and whether
 format, output mode and partitions of a table go together. So it is started, into an empty folder and with a checkpoint
-that is thrown away. No server is asked for anything, and nothing of the flow's own is touched.
+that is thrown away. No request is made to a server, and nothing of the flow's own is touched.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from forebay.flows.definition import Flow, TableSink, source_options
-from forebay.spark.flow_plan import DoesNotCompile, compiled_on, told
+from forebay.spark.flow_plan import DoesNotCompile, cause_text, compiled_on
 
 QUERY_SECONDS_MAX = 60
 
@@ -38,9 +38,10 @@ def _empty_stream(spark: SparkSession, flow: Flow, folder: Path) -> DataFrame:
 
 def _query(output: DataFrame, flow: Flow, scratch: Path) -> StreamingQuery:
     checkpoint = scratch / "checkpoint"
-    if not isinstance(flow.sink, TableSink):
+    [sink] = flow.all_sinks
+    if not isinstance(sink, TableSink):
         return _into_nowhere(output, checkpoint)
-    table = flow.sink.table
+    table = sink.table
     if table.path is None:
         # A table of the catalogue cannot be tried without making it.
         return _into_nowhere(output, checkpoint, table.mode)
@@ -62,4 +63,4 @@ def _started(key: str, start: Callable[[], StreamingQuery]) -> None:
         query.awaitTermination(QUERY_SECONDS_MAX)
         query.stop()
     except Exception as fault:
-        raise DoesNotCompile(key, told(fault)) from fault
+        raise DoesNotCompile(key, cause_text(fault)) from fault

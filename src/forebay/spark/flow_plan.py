@@ -17,30 +17,28 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import takewhile
 from typing import ParamSpec, TypeVar
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from forebay.errors import ForebayError, Permanent
-from forebay.flows.action import ActionContext, DataFrameAction
+from forebay.flows.action import ActionContext, DataFrameAction, PythonAction
 from forebay.flows.checks import params_of
-from forebay.flows.definition import Action, ClassAction, Flow, QueueSink, Source, SqlAction, Table, source_options
+from forebay.flows.definition import Action, ClassAction, Flow, Source, SqlAction, TableSink, source_options
+from forebay.flows.record_action import RecordAction
 from forebay.flows.registry import find_action
 from forebay.spark.builtin.event_time import interval
 from forebay.spark.builtin.json_parsing import CAUSE, is_text, not_text, parsed, text_of, unparsed
 from forebay.spark.flow_causes import cause_of
+from forebay.spark.message_marks import BadRows, Provenance, marked, marked_payload, unmarked, without_input
+from forebay.spark.outgoing import GIVEN_ANEW, PAYLOAD, all_letters, as_messages, check_partitions
+from forebay.spark.record_attempts import RecordStep
+from forebay.spark.record_frames import RecordFrameOptions, good_rows, record_frame
 
-PAYLOAD = "payload"
-MESSAGE_COLUMNS = ("partition", "trace_id", "headers")
-TRANSACTION_ID = "transaction_id"
-GIVEN_ANEW = ("seq", "created_at")
-"""What a message has from its queue; in another queue it gets others."""
-_TOLD = ("seq", "partition", TRANSACTION_ID, "created_at")
 _OF_THE_PLAN = ("'", "+-", ":-", "== SQL", "Project ", "Filter ")
 _numbers = itertools.count(1)
 
@@ -53,7 +51,7 @@ class DoesNotCompile(Permanent):
 
     def __init__(self, key: str, cause: BaseException | str) -> None:
         self.key = key
-        self.cause = told(cause) if isinstance(cause, BaseException) else cause
+        self.cause = cause_text(cause) if isinstance(cause, BaseException) else cause
         super().__init__(f"{key}: {self.cause}")
 
 
@@ -74,29 +72,29 @@ def flow_plan(spark: SparkSession, flow: Flow, url: str | None = None, without: 
         read = spark.readStream.format("forebay").options(**options).load()
         return read.where(~f.col("seq").isin(list(without))) if without else read
 
-    output, rejected = _Compiler(spark, flow, stream).compiled()
+    output, rejected = Compiler(spark, flow, stream).compiled()
     if not rejected:
         return FlowPlan(output, None)
     # The group's cursor follows the main query alone, so the other one reads for no group.
     options.pop("group")
-    _, rejected = _Compiler(spark, flow, stream).compiled()
-    return FlowPlan(output, _all_letters(rejected, flow))
+    _, rejected = Compiler(spark, flow, stream).compiled()
+    return FlowPlan(output, all_letters(rejected, flow))
 
 
 def compiled_on(spark: SparkSession, flow: Flow, read: Callable[[], DataFrame]) -> tuple[DataFrame, DataFrame | None]:
     """What goes to the sink, and the letters for the error queue, over messages from elsewhere."""
-    output, rejected = _Compiler(spark, flow, read).compiled()
-    return output, _all_letters(rejected, flow) if rejected else None
+    output, rejected = Compiler(spark, flow, read).compiled()
+    return output, all_letters(rejected, flow) if rejected else None
 
 
 class FlowOnTable:
     """A flow's actions over a table of messages, or only the first of them. A context manager: it drops its views."""
 
     def __init__(self, spark: SparkSession, flow: Flow, messages: DataFrame, actions: int | None = None) -> None:
-        self._compiler = _Compiler(spark, flow, lambda: messages, actions)
+        self._compiler = Compiler(spark, flow, lambda: messages, actions)
         self.output, rejected = self._compiler.compiled()
         """With all actions as the sink gets it."""
-        self.bad = _all_letters(rejected, flow) if rejected else None
+        self.bad = all_letters(rejected, flow) if rejected else None
 
     def __enter__(self) -> FlowOnTable:
         return self
@@ -105,7 +103,9 @@ class FlowOnTable:
         self._compiler.drop_views()
 
 
-class _Compiler:
+class Compiler:
+    """Tables and actions of a flow over a frame of messages. Its views are there until `drop_views`."""
+
     def __init__(
         self, spark: SparkSession, flow: Flow, read: Callable[[], DataFrame], actions: int | None = None
     ) -> None:
@@ -116,36 +116,46 @@ class _Compiler:
         self._is_whole = actions is None
         self._prefix = f"forebay_{re.sub(r'[^a-z0-9]', '_', flow.name.lower())}_{next(_numbers)}"
         self._views: list[str] = []
-        self._tables: dict[str, DataFrame] = {}
+        self._provenance: Provenance | None = None
+        self.tables: dict[str, DataFrame] = {}
         self._has_watermark = flow.watermark is None
 
-    def compiled(self) -> tuple[DataFrame, list[DataFrame]]:
+    def compiled(self) -> tuple[DataFrame, list[BadRows]]:
         """What goes to the sink, and the rows that source and actions reject."""
         flow = self._flow
-        for name in flow.tables:
-            self._tables[name] = self._checked(f"tables.{name}", self._table, name)
-        raw = self._checked("source", self._read)
+        self.load_tables()
+        raw = marked(self.checked("source", self._read))
         is_streaming = raw.isStreaming
-        frame, rejected = self._checked("source", _judged, raw, flow.source)
-        frame = self._checked("watermark", self._watermarked, frame)
+        provenance = self.begin_at(raw)
+        frame, bad = self.checked("source", _judged, raw, flow.source)
+        rejected = [provenance.bad(one) for one in bad]
+        frame = self.checked("watermark", self._watermarked, frame)
         for index, action in enumerate(self._actions):
             key = f"actions.{index} ({action.name})"
-            frame = self._checked(key, self._act, frame, action, index, rejected)
-            frame = self._checked("watermark", self._watermarked, frame)
+            frame = self.checked(key, self.act, frame, action, index, rejected)
+            frame = self.checked("watermark", self._watermarked, frame)
             if is_streaming and not frame.isStreaming:
                 raise DoesNotCompile(key, "its result does not depend on `input`")
         if not self._is_whole:
             return frame, rejected
         if not self._has_watermark and flow.watermark is not None:
             raise DoesNotCompile("watermark", f"no action gives a column {flow.watermark.column!r}")
-        if isinstance(flow.sink, QueueSink):
-            frame = self._checked("sink", _messages, frame, flow.sink)
+        [sink] = flow.all_sinks
+        if sink.where is not None:
+            frame = self.checked("sink.where", frame.where, sink.where)
+        if isinstance(sink, TableSink):
+            self.checked("sink.table.partitionBy", check_partitions, frame, sink.table)
+            frame = unmarked(frame)
         else:
-            self._checked("sink.table.partitionBy", _check_partitions, frame, flow.sink.table)
+            frame = self.checked("sink", as_messages, frame, sink, flow.name, GIVEN_ANEW)
         return frame, rejected
 
-    def _checked(self, key: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """What `make` gives. Its frame's columns are asked for, because Spark may find faults only then."""
+    def load_tables(self) -> None:
+        for name in self._flow.tables:
+            self.tables[name] = self.checked(f"tables.{name}", self._table, name)
+
+    def checked(self, key: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """What `make` gives. Its frame's columns are read, because Spark may find faults only then."""
         try:
             made = make(*given, **named)
             if isinstance(made, DataFrame):
@@ -175,20 +185,39 @@ class _Compiler:
         self._has_watermark = True
         return frame.withWatermark(watermark.column, interval(watermark.delay))
 
-    def _act(self, frame: DataFrame, action: Action, index: int, rejected: list[DataFrame]) -> DataFrame:
+    def may_reject(self, action: Action) -> bool:
+        """Whether the action is a DataFrameAction that sets rows aside."""
+        if not isinstance(action, ClassAction):
+            return False
+        found = find_action(action.class_name)
+        return issubclass(found, DataFrameAction) and found.may_reject
+
+    def begin_at(self, messages: DataFrame) -> Provenance:
+        """Let letters say of `messages`, which have marks, where the rows behind them are from."""
+        self._provenance = Provenance(messages, self.tables.values)
+        return self._provenance
+
+    def act(self, frame: DataFrame, action: Action, index: int, rejected: list[BadRows]) -> DataFrame:
+        """The frame behind the action; what it sets aside is added to `rejected`."""
         if isinstance(action, SqlAction):
             return self._sql(frame, action, index)
         made = made_action(action)
-        context = ActionContext(self._flow, self._spark, self._tables)
+        if isinstance(made, RecordAction):
+            options = RecordFrameOptions(self._flow.name, is_stream=True)
+            return good_rows(record_frame(frame, RecordStep(made, action.name), options))
+        if not isinstance(made, DataFrameAction):
+            raise DoesNotCompile(action.name, f"{action.class_name} is neither a DataFrameAction nor a RecordAction")
+        context = ActionContext(self._flow, self._spark, self.tables)
         if made.may_reject:
-            rejected.append(made.rejected(frame, context))
-        result = made.transform(frame, context)
+            bad = made.rejected(frame, context)
+            rejected.append(BadRows(bad, frozenset()) if self._provenance is None else self._provenance.bad(bad))
+        result = made.transform(without_input(frame), context)
         if not isinstance(result, DataFrame):
             raise DoesNotCompile(action.name, f"transform gave {type(result).__name__}, not a DataFrame")
         return result
 
     def _sql(self, frame: DataFrame, action: SqlAction, index: int) -> DataFrame:
-        views = {"input": frame, **self._tables}
+        views = {"input": frame, **self.tables}
         tables = []
         for name, below in views.items():
             view = f"{self._prefix}_{index}_{name}"
@@ -199,10 +228,10 @@ class _Compiler:
         try:
             return self._spark.sql(f"WITH {', '.join(tables)} (\n{action.sql.strip().rstrip(';')}\n)")
         except PySparkException as fault:
-            raise Permanent(_line_before(told(fault))) from fault
+            raise Permanent(_line_before(cause_text(fault))) from fault
 
 
-def made_action(action: ClassAction) -> DataFrameAction:
+def made_action(action: ClassAction) -> PythonAction:
     """The action's object, with its parameters."""
     found = find_action(action.class_name)
     faults: list[str] = []
@@ -222,65 +251,14 @@ def _judged(raw: DataFrame, source: Source) -> tuple[DataFrame, list[DataFrame]]
         frame = raw.where(length <= source.max_payload)
     if source.payload_as == "string":
         rejected.append(not_text(frame, PAYLOAD))
-        frame = frame.where(is_text(PAYLOAD)).withColumn(PAYLOAD, text_of(PAYLOAD))
+        frame = marked_payload(frame.where(is_text(PAYLOAD)).withColumn(PAYLOAD, text_of(PAYLOAD)))
     if source.payload_as == "json" and source.schema is not None:
         rejected.append(unparsed(frame, PAYLOAD, source.schema))
         frame = parsed(frame, PAYLOAD, source.schema)
     return frame, rejected
 
 
-def _messages(frame: DataFrame, sink: QueueSink) -> DataFrame:
-    """The columns of a message. Without a column `payload`, all columns that a message does not have become JSON."""
-    kept = [*MESSAGE_COLUMNS, *([TRANSACTION_ID] if sink.keep_transaction_ids else [])]
-    own = [_column(name) for name in kept if name in frame.columns]
-    others = [name for name in frame.columns if name not in (PAYLOAD, TRANSACTION_ID, *MESSAGE_COLUMNS, *GIVEN_ANEW)]
-    if PAYLOAD not in frame.columns:
-        if not others:
-            raise Permanent(f"no column is left for the payload: {', '.join(frame.columns)}")
-        return frame.select(f.to_json(f.struct(*map(_column, others))).alias(PAYLOAD), *own)
-    if others:
-        raise Permanent(
-            f"beside payload there are {', '.join(others)}, which have no place in a message",
-            remedy="Leave payload out, and all columns become JSON; or leave these out",
-        )
-    return frame.select(_column(PAYLOAD), *own)
-
-
-def _check_partitions(frame: DataFrame, table: Table) -> None:
-    known = {name.lower() for name in frame.columns}
-    missing = [name for name in table.partition_by if name.lower() not in known]
-    if missing:
-        raise Permanent(f"there is no column {', '.join(missing)}; the columns are {', '.join(frame.columns)}")
-    if table.partition_by and len(table.partition_by) == len(frame.columns):
-        raise Permanent("no column is left for the files: all of them are in partitionBy")
-
-
-def _all_letters(rejected: Sequence[DataFrame], flow: Flow) -> DataFrame:
-    return reduce(DataFrame.unionByName, [letters(frame, flow) for frame in rejected])
-
-
-def letters(rejected: DataFrame, flow: Flow, *more: str, ids: Column | None = None) -> DataFrame:
-    """Messages for the error queue: the payload as it came, and in the headers what is wrong with it.
-
-    `more` names columns that are told in the headers too, `ids` gives the letters transaction ids of their own.
-    """
-    payload = _column(PAYLOAD) if PAYLOAD in rejected.columns else f.to_json(f.struct("*"))
-    known = [_column(name) for name in (*more, *_TOLD) if name in rejected.columns]
-    headers = f.to_json(
-        f.struct(f.lit(flow.name).alias("flow"), f.lit(flow.source.queue).alias("queue"), CAUSE, *known)
-    )
-    partition = _column("partition") if "partition" in rejected.columns else f.lit(None).cast("string")
-    own = [] if ids is None else [ids.alias(TRANSACTION_ID)]
-    return rejected.select(
-        payload.cast("binary").alias(PAYLOAD), partition.alias("partition"), headers.alias("headers"), *own
-    )
-
-
-def _column(name: str) -> Column:
-    return f.col(f"`{name}`")
-
-
-def told(cause: BaseException) -> str:
+def cause_text(cause: BaseException) -> str:
     """What went wrong, whole: without the plans and stacks that Spark adds."""
     if isinstance(cause, ForebayError):
         return str(cause)

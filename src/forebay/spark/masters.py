@@ -5,11 +5,11 @@ Looked at in this order:
 1. a session that is there already in this process, as in a notebook;
 2. the master that the program names;
 3. `SPARK_REMOTE`, a Spark Connect server; `spark-submit --remote` sets it;
-4. what `spark-submit` was told, by its flags or its files: its Java runs already, and knows;
+4. what `spark-submit` was given, by its flags or its files: its Java runs already, and knows;
 5. `MASTER`;
 6. this machine, `local[*]`.
 
-A program that names one master and finds a session on another is refused: it would run where nobody meant it to.
+A program that names one master and finds a session on another is refused: it would run where it was not meant to.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
 _MASTER = "spark.master"
 
 
-class Place(NamedTuple):
+class SessionTarget(NamedTuple):
     """Where a session runs, or is to run."""
 
     master: str
@@ -37,20 +37,20 @@ class Place(NamedTuple):
     session: SparkSession | None = None
     """The one that is there already."""
     submitted: Mapping[str, str] = {}
-    """The settings that spark-submit was told. Spark's Java runs already where there are any."""
+    """The settings that spark-submit was given. Spark's Java runs already where there are any."""
 
 
-def find_place(master: str | None, environ: Mapping[str, str] = os.environ) -> Place:
+def find_place(master: str | None, environ: Mapping[str, str] = os.environ) -> SessionTarget:
     """Where to run; Permanent if the program's word and what is there do not agree."""
     there = session_there()
     if there is not None:
         return _beside(there, master)
     submitted = _submitted() if _GATEWAY_PORT in environ else {}
     if master is not None:
-        return Place(master, master.startswith("sc://"), None, submitted)
+        return SessionTarget(master, master.startswith("sc://"), None, submitted)
     if remote := environ.get("SPARK_REMOTE"):
-        return Place(remote, is_connect=True)
-    return Place(submitted.get(_MASTER) or environ.get("MASTER") or LOCAL, submitted=submitted)
+        return SessionTarget(remote, is_connect=True)
+    return SessionTarget(submitted.get(_MASTER) or environ.get("MASTER") or LOCAL, submitted=submitted)
 
 
 def session_there() -> SparkSession | None:
@@ -59,8 +59,8 @@ def session_there() -> SparkSession | None:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    # Asked by name: importing the class needs packages that a classic session can do without. The session's own class
-    # may be a child of it (`connect_reader`).
+    # Compared by name: importing the class needs packages that a classic session can do without. The session's own
+    # class may be a child of it (`connect_reader`).
     return any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(spark).__mro__)
 
 
@@ -68,7 +68,7 @@ def is_local(master: str) -> bool:
     return master.split("[")[0] == "local"
 
 
-def _beside(there: SparkSession, master: str | None) -> Place:
+def _beside(there: SparkSession, master: str | None) -> SessionTarget:
     is_remote = is_connect(there)
     at = "sc://" if is_remote else str(there.conf.get(_MASTER))
     if master is not None and not (master.startswith(at) if is_remote else master == at):
@@ -76,7 +76,7 @@ def _beside(there: SparkSession, master: str | None) -> Place:
             f"{master} is asked for, but this process has a session already, on {at}",
             remedy="Stop it first, or name no master to use it",
         )
-    return Place(at, is_remote, there)
+    return SessionTarget(at, is_remote, there)
 
 
 def _submitted() -> dict[str, str]:

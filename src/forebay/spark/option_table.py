@@ -101,14 +101,15 @@ OPTIONS = (
         EVERY,
         _urls,
         "`spark.forebay.url` of the session, else the variable `FOREBAY_URL`, else `http://127.0.0.1:6632`",
-        "The server, or several with commas between: the next one is asked when one does not answer.",
+        "The server, or several with commas between: the next one is tried when one does not answer.",
     ),
     Option(
         "apiKey",
         EVERY,
         _text,
         "`spark.forebay.apiKey`, else `FOREBAY_API_KEY`, else none",
-        "A key of the server: scope read to read, write to write and for `group`.",
+        "A key of the server: scope `read` to read, `write` to write; `group` moves a cursor, which is for `admin`, "
+        "or for `write` of a keys file.",
     ),
     Option("queue", EVERY, _text, "must be given", "The queue."),
     Option(
@@ -211,7 +212,7 @@ OPTIONS = (
         (BATCH_READ,),
         _text,
         "",
-        "What the frame shows. Set by a Connect session when the frame is loaded, and by nobody else.",
+        "What the frame shows. Set by a Connect session when the frame is loaded, and by nothing else.",
     ),
     Option("maxBytesPerStage", WRITES, _whole(1), "16777216", "How much a task sends to the server at a time."),
     Option(

@@ -1,7 +1,7 @@
 """The options of `format("forebay")`: which exist, what they mean, and what was given.
 
 Names are Kafka's where Kafka has one. Case does not matter, because Spark does not keep it. An option that does not
-exist here, or does not belong to what is being done, is refused, and all faults are told at once: an option that is
+exist here, or does not belong to what is being done, is refused, and all faults are raised at once: an option that is
 silently ignored is found out in production.
 """
 
@@ -17,6 +17,8 @@ from forebay.errors import Permanent
 from forebay.spark.option_table import BATCH_READ, OPTIONS, PAYLOAD_AS_WRITE, STREAM_READ, WRITES
 from forebay.spark.positions import EARLIEST, LATEST, Position
 
+OptionValue = bool | float | int | str | None
+"""What Spark takes for an option."""
 SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
 """What Spark passes on although it is meant for Spark itself."""
 
@@ -74,7 +76,7 @@ _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 
 
 def read_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str] | None = None) -> ReadOptions:
-    """What a reader was told; `OptionsRefused` with every fault."""
+    """What a reader was given; `OptionsRefused` with every fault."""
     found, faults = _found(given, use, defaults)
     for kind in ("starting", "ending"):
         if f"{kind}Offsets" in found and f"{kind}Timestamp" in found:
@@ -127,7 +129,7 @@ def refuse_options_of_tables(given: Mapping[str, str]) -> None:
 
 
 def write_options(given: Mapping[str, str], use: str, defaults: Mapping[str, str] | None = None) -> WriteOptions:
-    """What a writer was told; `OptionsRefused` with every fault."""
+    """What a writer was given; `OptionsRefused` with every fault."""
     found, faults = _found(given, use, defaults)
     if ("producer" in found) != ("epoch" in found):
         faults.append("producer and epoch belong together: one is given without the other")

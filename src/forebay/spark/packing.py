@@ -85,7 +85,7 @@ def _is_packed(kind: DataType) -> bool:
 
 
 class Chooser:
-    """The columns as they are; Spark's large types, if it was told to use them, as plain ones."""
+    """The columns as they are; Spark's large types, if it was set to use them, as plain ones."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
@@ -103,7 +103,7 @@ class Packer:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         rows = batch.select(self._packed).to_pylist()
-        payloads = pa.array([json.dumps(_told(row), separators=(",", ":")) for row in rows], pa.string())
+        payloads = pa.array([json.dumps(json_value(row), separators=(",", ":")) for row in rows], pa.string())
         own = [_plain(batch.column(name)) for name in self._own]
         return pa.RecordBatch.from_arrays([payloads, *own], names=["payload", *self._own])
 
@@ -114,12 +114,12 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.cast(pa.binary()) if pa.types.is_large_binary(column.type) else column
 
 
-def _told(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """A value in JSON's terms, as Spark's to_json has it where that is JSON: a number that is none becomes null."""
     if isinstance(value, dict):
-        return {name: _told(inner) for name, inner in value.items() if inner is not None}
+        return {name: json_value(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, list):
-        return [_told(inner) for inner in value]
+        return [json_value(inner) for inner in value]
     if isinstance(value, datetime):
         zoned = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
         return zoned.isoformat(timespec="microseconds").replace("+00:00", "Z")

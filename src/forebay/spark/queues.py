@@ -1,7 +1,7 @@
 """What source and sink ask of a server: bounds of a queue, rows of a range, stages, their commit, a group's cursor.
 
-Rows come as an Arrow IPC stream. Its end marker is how a whole answer is told from one whose server died: an answer
-without it counts as broken, and reading goes on behind the last row that came. So each row comes once.
+Rows come as an Arrow IPC stream. Its end marker is how a whole answer is distinguished from one whose server died: an
+answer without it counts as broken, and reading goes on behind the last row that came. So each row comes once.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 
 from forebay.errors import Permanent
+from forebay.model.body_formats import ARROW_STREAM, END_OF_STREAM
 from forebay.spark.positions import Bounds, Position, SeqRange
-from forebay.spark.wire import Exchange, ServerRefused, Wire
+from forebay.spark.server_calls import Exchange, ServerCalls, ServerRefused
 
-_ARROW = "application/vnd.apache.arrow.stream"
 REMOVED_UP_TO = "removedUpTo"
 NEW_CHECKPOINT = "Start with a new checkpoint, or set failOnDataLoss=false to read it from its first message"
-_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _log = logging.getLogger(__name__)
 
 
-REMEDY = "Set failOnDataLoss=false to go on without them, or start a new checkpoint behind them"
+REMEDY = (
+    "Set failOnDataLoss=false to go on without them. Or leave them behind: a stream by a new checkpoint, a flow on "
+    "parcels by cancelling the parcel"
+)
 
 
 class MessagesGone(Permanent):
@@ -63,18 +65,18 @@ class _CutShort(OSError):
 class Queue:
     """One queue at the servers."""
 
-    def __init__(self, wire: Wire, name: str) -> None:
-        self._wire = wire
+    def __init__(self, calls: ServerCalls, name: str) -> None:
+        self._calls = calls
         self.name = name
         self._path = f"/api/v1/arrow/queues/{quote(name, safe='')}"
 
     def bounds(self, position: Position | None = None, partitions: Sequence[str] = ()) -> Bounds:
         """What the queue holds, where the position's time is in it, and what is gone of the partitions."""
-        asked = [("time", position.time)] if position and position.time else []
-        words = urlencode([*asked, *(("partition", name) for name in partitions)])
+        parameters = [("time", position.time)] if position and position.time else []
+        words = urlencode([*parameters, *(("partition", name) for name in partitions)])
         query = f"?{words}" if words else ""
         try:
-            told = self._wire.request("GET", f"{self._path}/range{query}")
+            response = self._calls.request("GET", f"{self._path}/range{query}")
         except ServerRefused as refused:
             if refused.code != "unknown_queue":
                 raise
@@ -82,31 +84,31 @@ class Queue:
                 f"no queue {self.name!r}", remedy="A queue is made by its first push, or by configure"
             ) from refused
         return Bounds(
-            told["firstSeq"],
-            told["nextSeq"],
-            told.get("seqAtTime"),
-            told.get("bytes"),
-            told.get("identity"),
-            told.get("removedSeq", 0),
-            tuple(SeqRange(span["firstSeq"], span["lastSeq"] + 1) for span in told.get("lost", ())),
+            response["firstSeq"],
+            response["nextSeq"],
+            response.get("seqAtTime"),
+            response.get("bytes"),
+            response.get("identity"),
+            response.get("removedSeq", 0),
+            tuple(SeqRange(span["firstSeq"], span["lastSeq"] + 1) for span in response.get("lost", ())),
         )
 
     def hold(self, reader: str, seq: int, seconds: float) -> bool:
         """Keep retention from removing what is finished and not read yet; whether it was kept from it until now."""
         body = json.dumps({"seq": seq, "seconds": seconds}).encode()
-        told = self._wire.request("POST", f"{self._path}/readers/{quote(reader, safe='')}", body)
-        return bool(told["wasHeld"])
+        response = self._calls.request("POST", f"{self._path}/readers/{quote(reader, safe='')}", body)
+        return bool(response["wasHeld"])
 
     def batches(
         self, span: SeqRange, query: Sequence[tuple[str, str]] = (), *, is_loss_fatal: bool = True
     ) -> Iterator[pa.RecordBatch]:
         """The rows of the range in seq order. Goes on where it stopped when a server breaks in the middle."""
-        patience = self._wire.patience()
+        patience = self._calls.patience()
         next_seq = span.start
         query = list(query)
         while next_seq < span.end:
             try:
-                with self._wire.open("GET", self._range_path(next_seq, span.end, query)) as exchange:
+                with self._calls.open("GET", self._range_path(next_seq, span.end, query)) as exchange:
                     for batch in _received(exchange):
                         if batch.num_rows:
                             next_seq = batch.column("seq")[-1].as_py() + 1
@@ -121,9 +123,9 @@ class Queue:
                     continue
                 next_seq = self._after_what_is_gone(refused, next_seq, span.end, is_loss_fatal)
             except Exception as fault:
-                if not self._wire.is_retried(fault):
+                if not self._calls.is_retried(fault):
                     raise
-                self._wire.give_up_on_this_server()
+                self._calls.give_up_on_this_server()
                 patience.wait(f"reading {self.name!r} from seq {next_seq}", fault)
 
     def _range_path(self, start: int, end: int, query: Sequence[tuple[str, str]]) -> str:
@@ -133,14 +135,21 @@ class Queue:
         gone = SeqRange(refused.problem["missingFrom"], refused.problem["missingTo"] + 1)
         if is_loss_fatal:
             raise MessagesMissing(self.name, gone) from refused
-        _log.warning("queue %r: messages between %d and %d are gone: %s", self.name, gone.start, gone.end - 1, refused)
+        _log.warning(
+            "queue %r: messages between %d and %d are gone: %s",
+            self.name,
+            gone.start,
+            gone.end - 1,
+            refused,
+            extra={"action": "range_gone"},
+        )
 
     def _after_what_is_gone(self, refused: ServerRefused, start: int, end: int, is_loss_fatal: bool) -> int:
-        if refused.code == "queue_replaced":
-            told = f"messages {start}-{end - 1} of queue {self.name!r} are gone: {refused.detail}"
+        if refused.code == "queue_replaced" or (refused.code == "unknown_queue" and not is_loss_fatal):
+            response = f"messages {start}-{end - 1} of queue {self.name!r} are gone: {refused.detail}"
             if is_loss_fatal:
-                raise QueueIsAnother(told, remedy=NEW_CHECKPOINT) from refused
-            _log.warning("%s: they were skipped", told)
+                raise QueueIsAnother(response, remedy=NEW_CHECKPOINT) from refused
+            _log.warning("%s: they were skipped", response, extra={"action": "range_skipped"})
             return end
         if refused.status != 410 or not isinstance(refused.problem.get("firstSeq"), int):
             raise refused
@@ -150,7 +159,13 @@ class Queue:
         gone = SeqRange(start, min(first_kept, end))
         if is_loss_fatal:
             raise MessagesGone(self.name, gone) from refused
-        _log.warning("queue %r: messages %d-%d are gone and were skipped", self.name, gone.start, gone.end - 1)
+        _log.warning(
+            "queue %r: messages %d-%d are gone and were skipped",
+            self.name,
+            gone.start,
+            gone.end - 1,
+            extra={"action": "range_skipped"},
+        )
         return gone.end
 
     # --- the way in ---
@@ -158,27 +173,27 @@ class Queue:
     def stage(self, body: pa.Buffer, producer: str, epoch: str, part: str, write: str = "") -> str:
         """Send rows; they are durable but not visible. The stage's id is what `commit` wants."""
         query = urlencode({"producer": producer, "epoch": epoch, "part": part, "write": write})
-        told = self._wire.request("POST", f"{self._path}?{query}", memoryview(body), _ARROW)
-        return str(told["stage"])
+        response = self._calls.request("POST", f"{self._path}?{query}", memoryview(body), ARROW_STREAM)
+        return str(response["stage"])
 
     def commit(self, producer: str, epoch: str, stages: Sequence[str], write: str = "") -> dict[str, Any]:
         """Make the stages messages of this queue, all at once, and only once for the names."""
         names = {"producer": producer, "epoch": epoch, "write": write, "queue": self.name}
         body = json.dumps({**names, "stages": list(stages)})
-        return self._wire.request("POST", "/api/v1/arrow/commit", body.encode())  # type: ignore[no-any-return]
+        return self._calls.request("POST", "/api/v1/arrow/commit", body.encode())  # type: ignore[no-any-return]
 
     def abort(self, producer: str, epoch: str, write: str = "") -> None:
         query = urlencode({"producer": producer, "epoch": epoch, "write": write, "queue": self.name})
-        self._wire.request("DELETE", f"/api/v1/arrow/stages?{query}")
+        self._calls.request("DELETE", f"/api/v1/arrow/stages?{query}")
 
     # --- groups ---
 
     def seek(self, group: str, seq: int, partitions: Sequence[str] = ()) -> None:
-        """Let the group's cursor stand before `seq`."""
+        """Let the group's cursor stand before `seq`, as a reader does that says with every batch how far it is."""
         path = f"/api/v1/consumer-groups/{quote(group, safe='')}/queues/{quote(self.name, safe='')}"
         places = [f"{path}/partitions/{quote(name, safe='')}" for name in partitions] or [path]
         for place in places:
-            self._wire.request("POST", f"{place}/seek", json.dumps({"seq": seq}).encode())
+            self._calls.request("POST", f"{place}/seek", json.dumps({"seq": seq, "follow": True}).encode())
 
 
 def _received(exchange: Exchange) -> Iterator[pa.RecordBatch]:
@@ -208,7 +223,7 @@ class _Body:
 
     @property
     def is_whole(self) -> bool:
-        return self._tail == _END_OF_STREAM
+        return self._tail == END_OF_STREAM
 
     def read(self, size: int = -1) -> bytes:
         found = self._exchange.read(size)

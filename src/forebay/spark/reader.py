@@ -13,7 +13,7 @@ from forebay.spark.filters import Narrowing
 from forebay.spark.options import ReadOptions
 from forebay.spark.positions import SeqRange, rows_per_task, split
 from forebay.spark.queues import REMOVED_UP_TO, Queue
-from forebay.spark.wire import Wire
+from forebay.spark.server_calls import ServerCalls
 from forebay.spark.worker_process import spare_the_collector
 
 
@@ -36,7 +36,7 @@ class Reader:
         self._narrowing = Narrowing(partitions=frozenset(options.partitions) if options.partitions else None)
 
     def _queue(self) -> Queue:
-        return Queue(Wire(self._options.connection), self._options.queue)
+        return Queue(ServerCalls(self._options.connection), self._options.queue)
 
     def _tasks(self, span: SeqRange, identity: str | None, removed_up_to: int) -> list[RangePartition]:
         """The tasks of a range of the queue of that identity, of which what was removed up to a seq may be absent."""

@@ -8,7 +8,7 @@ A local session takes 10 to 20 seconds to start: `start_session` does it behind 
 is. Spark's default checkpoint manager is kept. There is a faster one (a batch costs half as much), but whether it
 survives a crash has not been shown.
 
-Which master a session has that names none: see `masters`. What `spark-submit` was told wins over what is set here. A
+Which master a session has that names none: see `masters`. What `spark-submit` was given wins over what is set here. A
 session that is there already keeps its settings; it only learns the format.
 """
 
@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from threading import Thread
-from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
@@ -29,7 +28,7 @@ import forebay
 from forebay.spark.java import find_java
 from forebay.spark.json_frames import teach_readers
 from forebay.spark.launchers import local_python
-from forebay.spark.masters import Place, find_place, is_connect, is_local
+from forebay.spark.masters import SessionTarget, find_place, is_connect, is_local
 from forebay.spark.shipping import package_zip
 from forebay.spark.source import ForebaySource
 
@@ -83,7 +82,7 @@ def spark_session(
 
 
 def _started(
-    place: Place, app_name: str, python: str | None, own: Mapping[str, str], on_progress: OnProgress
+    place: SessionTarget, app_name: str, python: str | None, own: Mapping[str, str], on_progress: OnProgress
 ) -> SparkSession:
     builder = SparkSession.builder
     if place.is_connect:
@@ -112,22 +111,41 @@ def _set(spark: SparkSession, settings: Mapping[str, str], on_progress: OnProgre
 
 
 def start_session(
-    master: str | None = None, *, on_progress: OnProgress = lambda _: None, **more: Any
+    master: str | None = None,
+    *,
+    app_name: str = "forebay",
+    url: str | None = None,
+    api_key: str | None = None,
+    python: str | None = None,
+    config: Mapping[str, str] | None = None,
+    on_progress: OnProgress = lambda _: None,
 ) -> Future[SparkSession]:
-    """Start it in the background; the future has the session, or what went wrong."""
+    """`spark_session`, with the same arguments, in the background; the future has the session, or what went wrong.
+
+    Example: `spark = start_session(on_progress=print).result()`
+    """
     future: Future[SparkSession] = Future()
 
     def start() -> None:
         try:
-            future.set_result(spark_session(master, on_progress=on_progress, **more))
-        except BaseException as fault:  # noqa: BLE001 - whoever waits for the future is told
+            session = spark_session(
+                master,
+                app_name=app_name,
+                url=url,
+                api_key=api_key,
+                python=python,
+                config=config,
+                on_progress=on_progress,
+            )
+            future.set_result(session)
+        except BaseException as fault:  # noqa: BLE001 - the code that waits for the future gets it
             future.set_exception(fault)
 
     Thread(target=start, name="forebay-spark-start", daemon=True).start()
     return future
 
 
-def settings_for(place: Place) -> dict[str, str]:
+def settings_for(place: SessionTarget) -> dict[str, str]:
     """What is set there, before the user's own."""
     if place.is_connect:
         return dict(EVERYWHERE)

@@ -32,13 +32,13 @@ from forebay.errors import ForebayError, InvariantBroken, Permanent
 from forebay.spark.options import WriteOptions
 from forebay.spark.packing import Packing, packing
 from forebay.spark.queues import Queue
-from forebay.spark.wire import ServerRefused, Wire
+from forebay.spark.server_calls import ServerCalls, ServerRefused
 
 _log = logging.getLogger(__name__)
-_TOO_LARGE = 413
+TOO_LARGE = 413
 _DIFFERENT = "commit_differs"
 _BATCH_ID = "streaming.sql.batchId"
-_QUERY_ID = "sql.streaming.queryId"
+QUERY_ID = "sql.streaming.queryId"
 
 
 class Staged(WriterCommitMessage):
@@ -62,7 +62,7 @@ class _Writer:
         self._packing: Packing = packing(schema, options.payload_as)
 
     def _queue(self) -> Queue:
-        return Queue(Wire(self._options.connection), self._options.queue)
+        return Queue(ServerCalls(self._options.connection), self._options.queue)
 
     def _stage_all(self, batches: Iterator[pa.RecordBatch], producer: str, epoch: str) -> Staged:
         part = str(_task().partitionId())
@@ -71,10 +71,10 @@ class _Writer:
         # One stage is on its way while the next is gathered: Spark need not wait for the server's disk.
         with ThreadPoolExecutor(1, "forebay-stage") as sender:
             sending: Future[list[str]] | None = None
-            for rows in _gathered(map(self._packing, batches), self._options.stage_bytes_max):
+            for rows in gathered(map(self._packing, batches), self._options.stage_bytes_max):
                 if sending is not None:
                     stages += sending.result()
-                sending = sender.submit(_staged, queue, rows, (producer, epoch, part, self._options.write_name))
+                sending = sender.submit(staged, queue, rows, (producer, epoch, part, self._options.write_name))
             if sending is not None:
                 stages += sending.result()
         return Staged(producer, epoch, stages)
@@ -88,14 +88,20 @@ class _Writer:
             except ServerRefused as refused:
                 if refused.code != _DIFFERENT or not self._options.is_first_kept:
                     raise
-                _log.warning("a repeated write was left out: %s", refused.detail)
+                _log.warning("a repeated write was left out: %s", refused.detail, extra={"action": "write_repeated"})
                 self._abort(producer, epoch)
 
     def _abort(self, producer: str, epoch: str) -> None:
         try:
             self._queue().abort(producer, epoch, self._options.write_name)
         except ForebayError as fault:
-            _log.warning("stages of %s/%s were left for the server to remove: %s", producer, epoch, fault)
+            _log.warning(
+                "stages of %s/%s were left for the server to remove: %s",
+                producer,
+                epoch,
+                fault,
+                extra={"action": "stages_left"},
+            )
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -121,7 +127,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         task = _task()
-        query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
+        query, batch = task.getLocalProperty(QUERY_ID), task.getLocalProperty(_BATCH_ID)
         if not query or not batch:
             raise InvariantBroken(f"Spark did not tell the task its query ({query!r}) and batch ({batch!r})")
         return self._stage_all(iterator, f"spark:{query}", batch)
@@ -137,10 +143,10 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 def _producers(messages: Sequence[WriterCommitMessage | None], batch_id: int) -> set[str]:
     """The query's name as its tasks tell it; none if no task got that far."""
-    told = {(message.producer, message.epoch) for message in messages if isinstance(message, Staged)}
-    if len(told) > 1 or any(epoch != str(batch_id) for _, epoch in told):
-        raise InvariantBroken(f"batch {batch_id} was staged under {sorted(told)}")
-    return {producer for producer, _ in told}
+    commits = {(message.producer, message.epoch) for message in messages if isinstance(message, Staged)}
+    if len(commits) > 1 or any(epoch != str(batch_id) for _, epoch in commits):
+        raise InvariantBroken(f"batch {batch_id} was staged under {sorted(commits)}")
+    return {producer for producer, _ in commits}
 
 
 def _task() -> TaskContext:
@@ -150,7 +156,7 @@ def _task() -> TaskContext:
     return task
 
 
-def _gathered(batches: Iterator[pa.RecordBatch], bytes_max: int) -> Iterator[list[pa.RecordBatch]]:
+def gathered(batches: Iterator[pa.RecordBatch], bytes_max: int) -> Iterator[list[pa.RecordBatch]]:
     """Batches put together up to about the limit; a batch above it is cut by rows."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
@@ -176,17 +182,17 @@ def _cut(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
     yield from _cut(batch.slice(middle), bytes_max)
 
 
-def _staged(queue: Queue, rows: list[pa.RecordBatch], names: tuple[str, str, str, str]) -> list[str]:
+def staged(queue: Queue, rows: list[pa.RecordBatch], names: tuple[str, str, str, str]) -> list[str]:
     """The ids of the stages. What is too large for the server goes in halves, down to one row."""
     try:
         return [queue.stage(_as_ipc(rows), *names)]
     except ServerRefused as refused:
         count = sum(batch.num_rows for batch in rows)
-        if refused.status != _TOO_LARGE or count == 1:
+        if refused.status != TOO_LARGE or count == 1:
             raise
         table = pa.Table.from_batches(rows)
         halves = (table.slice(0, count // 2).to_batches(), table.slice(count // 2).to_batches())
-        return [stage for half in halves for stage in _staged(queue, half, names)]
+        return [stage for half in halves for stage in staged(queue, half, names)]
 
 
 def _as_ipc(rows: list[pa.RecordBatch]) -> pa.Buffer:

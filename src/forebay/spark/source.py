@@ -1,6 +1,6 @@
 """`format("forebay")`: a queue as a table and as a stream, and as where both can be written to.
 
-Spark makes these objects in short-lived processes, pickles them and sends them on: they hold what they were told, and
+Spark makes these objects in short-lived processes, pickles them and sends them on: they hold what they were given, and
 no connection. Planning (bounds, splitting, offsets) happens beside the driver, `read` in the executors.
 """
 
@@ -27,12 +27,12 @@ from forebay.spark.options import ReadOptions, environment_defaults, is_for_a_st
 from forebay.spark.positions import SeqRange, resolve
 from forebay.spark.queues import Queue
 from forebay.spark.reader import RangePartition, Reader
+from forebay.spark.server_calls import ServerCalls
 from forebay.spark.sink import BatchWriter, StreamWriter
 from forebay.spark.stream_reader import QueueStreamReader
-from forebay.spark.wire import Wire
 from forebay.spark.worker_process import spare_the_collector
 
-ASKED = "?"
+NOT_TAKEN_YET = "?"
 """The option `snapshot` of a frame whose schema tells what a snapshot would be now."""
 
 
@@ -55,7 +55,7 @@ class Snapshot(NamedTuple):
 
 def taken_now(options: ReadOptions) -> Snapshot:
     """The snapshot of a frame that is being loaded."""
-    queue = Queue(Wire(options.connection), options.queue)
+    queue = Queue(ServerCalls(options.connection), options.queue)
     starting, ending = options.starting, options.ending
     bounds = queue.bounds(starting, options.partitions)
     start = resolve(starting, bounds)
@@ -88,7 +88,7 @@ class ForebaySource(DataSource):
         spare_the_collector()
         # Spark asks before it says whether it is for a stream: what only one of the two knows is judged later.
         options = read_options(self.options, EITHER_READ, self._defaults())
-        if options.snapshot == ASKED:
+        if options.snapshot == NOT_TAKEN_YET:
             # In a comment, because a schema is all that a client of Connect can ask for without running a job.
             options = read_options(self.options, BATCH_READ, self._defaults())
             return f"seq BIGINT COMMENT '{taken_now(options).as_text()}'"
@@ -101,7 +101,7 @@ class ForebaySource(DataSource):
     def _take_snapshot(self, options: ReadOptions) -> None:
         """Once, when the frame is loaded: Spark keeps this object, as it is after `schema`, for all queries on it.
 
-        It may be for a stream, which needs no server yet: what is wrong is told when a table is read.
+        It may be for a stream, which needs no server yet: what is wrong is raised when a table is read.
         """
         try:
             self._snapshot = taken_now(options)

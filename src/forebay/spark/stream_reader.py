@@ -6,6 +6,8 @@ The object lives beside the driver for as long as the query runs. What has to ou
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -45,8 +47,8 @@ class QueueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailable
     """Where a query without a checkpoint begins. Spark asks several times, and time goes on meanwhile."""
     _is_start_to_be_noted = False
     """Whether the query begins behind everything there is: only a checkpoint can say later where that was."""
-    _told: SeqRange | None = None
-    """The loss that was told last: Spark looks for new messages many times a second."""
+    _reported: SeqRange | None = None
+    """The loss that was logged last: Spark looks for new messages many times a second."""
 
     def _bounds(self) -> Bounds:
         return self._queue().bounds(partitions=self._options.partitions)
@@ -100,12 +102,12 @@ class QueueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailable
         seq = bounds.next_seq
         if not isinstance(limit, ReadAllAvailable):
             seq = batch_end(begin.seq, bounds, self._options.rows_max, self._options.bytes_max)
-        # What is gone and told, or was gone when the query began, is no loss to the tasks of the batch either.
+        # What is gone and reported, or was gone when the query began, is no loss to the tasks of the batch either.
         removed = bounds.removed_seq if bounds.removed_seq >= begin.seq else 0
         return Offset(seq, bounds.identity, begin.reader, removed)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        # Spark describes the source in its progress as an object of Java: here it is told by its queue's name.
+        # Spark describes the source in its progress as an object of Java: here it stands by its queue's name.
         bounds = self._queue().bounds()
         return {**Offset(bounds.next_seq, bounds.identity).as_json(), "queueName": self._options.queue}
 
@@ -121,6 +123,13 @@ class QueueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailable
         removed_up_to = max(begin.removed, stop.removed, first - 1)
         return self._tasks(SeqRange(first, stop.seq), stop.queue, removed_up_to)
 
+    def stop(self) -> None:
+        if isinstance(sys.exc_info()[1], EOFError):
+            # Spark has closed its end, as it does when a query is paused. PySpark would write the EOFError back into
+            # the closed connection, and the traceback of that failure would stand in the worker's lines.
+            sys.stderr.flush()
+            os._exit(0)
+
     # --- what can have happened to the queue meanwhile ---
 
     def _is_another_queue(self, begin: Offset, bounds: Bounds) -> bool:
@@ -129,19 +138,19 @@ class QueueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def _begun_anew(self, begin: Offset, bounds: Bounds) -> Offset:
         """The seqs that the checkpoint counts on are not those of this queue: where to begin in it, if at all."""
-        told = (
+        notice = (
             f"queue {self._options.queue!r} was to be read from seq {begin.seq} (identity {begin.queue or 'unknown'}), "
             f"but is another one: it has the seqs from {bounds.first_seq} to {bounds.next_seq - 1} (identity "
             f"{bounds.identity}). It was deleted and made again, or the option queue was changed"
         )
         if self._options.is_loss_fatal:
-            raise QueueIsAnother(told, remedy=NEW_CHECKPOINT)
-        _log.warning("%s: it is read from its first message", told)
+            raise QueueIsAnother(notice, remedy=NEW_CHECKPOINT)
+        _log.warning("%s: it is read from its first message", notice, extra={"action": "stream_from_first"})
         return Offset(bounds.first_seq, bounds.identity, begin.reader, bounds.removed_seq)
 
     def _tell_loss(self, begin: Offset, bounds: Bounds) -> None:
         gone = loss(begin, bounds)
-        if gone is None or gone == self._told:
+        if gone is None or gone == self._reported:
             return
         is_front = bounds.first_seq > begin.seq
         fault = (
@@ -151,10 +160,10 @@ class QueueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailable
         )
         if self._options.is_loss_fatal:
             raise fault
-        self._told = gone
-        _log.warning("%s: the query goes on without them", fault.message)
+        self._reported = gone
+        _log.warning("%s: the query goes on without them", fault.message, extra={"action": "stream_messages_gone"})
 
-    # --- what the server is told ---
+    # --- what goes to the server ---
 
     def commit(self, end: dict[str, Any]) -> None:
         self._follow(Offset.read(end).seq)
@@ -191,4 +200,4 @@ class QueueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailable
         try:
             what()
         except ForebayError as fault:
-            _log.warning("queue %r: %s: %s", self._options.queue, failure, fault)
+            _log.warning("queue %r: %s: %s", self._options.queue, failure, fault, extra={"action": "stream_failed"})

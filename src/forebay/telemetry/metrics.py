@@ -17,14 +17,16 @@ class Metric:
     """One metric. `suffix` is its name without the prefix; `is_governed`: the prefix can be changed."""
 
     suffix: str
-    type: Literal["counter", "gauge"]
+    type: Literal["counter", "gauge", "histogram"]
     help: str
     labels: tuple[str, ...] = ()
     is_governed: bool = False
+    is_common: bool = False
+    """Its name is the one that every program's has, without our prefix."""
 
     @property
     def name(self) -> str:
-        return PREFIX + self.suffix
+        return self.suffix if self.is_common else PREFIX + self.suffix
 
 
 METRICS: dict[str, tuple[Metric, ...]] = {}
@@ -39,9 +41,23 @@ def _gauge(suffix: str, text: str, *labels: str) -> Metric:
     return Metric(suffix, "gauge", text, labels)
 
 
-def _out(suffix: str, text: str, *labels: str, of: str = "destination") -> Metric:
+def _times(suffix: str, text: str, *labels: str) -> Metric:
+    return Metric(suffix, "histogram", text, labels)
+
+
+def _process(suffix: str, text: str) -> Metric:
+    kind: Literal["counter", "gauge"] = "counter" if suffix.endswith("_total") else "gauge"
+    return Metric(suffix, kind, text, is_common=True)
+
+
+def _out(suffix: str, text: str, *labels: str) -> Metric:
     kind: Literal["counter", "gauge"] = "counter" if suffix.endswith(("_total", "rotations", "flushes")) else "gauge"
-    return Metric(suffix, kind, text, (of, *labels), is_governed=True)
+    return Metric(suffix, kind, text, ("destination", *labels), is_governed=True)
+
+
+def _how_many(suffix: str, text: str) -> Metric:
+    """How many there are now: a gauge, although metrics-governor's name of it ends like a counter's."""
+    return Metric(suffix, "gauge", text, ("destination",), is_governed=True)
 
 
 # the server
@@ -61,6 +77,11 @@ REQUEST_MEMORY_SLOW = _counter("request_memory_slow_total", "Clients that lost t
 LOST = _gauge("messages_lost", "Messages accepted and not readable any more, by queue.", "queue")
 DISK_FREE = _gauge("disk_free_bytes", "Room on the disks that the server writes to.", "path")
 DISK_SIZE = _gauge("disk_size_bytes", "Size of those disks.", "path")
+DROPPED = _counter(
+    "dropped_messages_total",
+    "Messages that this server has given up and of which their queue keeps no dead letter, by reason.",
+    "reason",
+)
 REMOVED = _counter("removed_total", "What this server removed for its age, by kind.", "kind")
 CLOCK_JUMPS = _counter("clock_jumps_total", "How often the clock was seen to jump forward.")
 MAINTENANCE = _gauge("maintenance", "1 while maintenance is on.", "of")
@@ -70,8 +91,90 @@ STAGES_EXPIRED = _counter("stages_expired_total", "Stages that this server remov
 
 METRICS["Server"] = (
     HTTP_REQUESTS, PUSHED, POPPED, ACKNOWLEDGED, PUSH_BYTES, WAITING_CONSUMERS, REQUEST_MEMORY, REQUEST_MEMORY_WAITING,
-    REQUEST_MEMORY_REFUSED, REQUEST_MEMORY_SLOW, LOST, DISK_FREE, DISK_SIZE, REMOVED, CLOCK_JUMPS, MAINTENANCE, STAGES,
-    STAGE_BYTES, STAGES_EXPIRED,
+    REQUEST_MEMORY_REFUSED, REQUEST_MEMORY_SLOW, LOST, DISK_FREE, DISK_SIZE, REMOVED, DROPPED, CLOCK_JUMPS, MAINTENANCE,
+    STAGES, STAGE_BYTES, STAGES_EXPIRED,
+)  # fmt: skip
+
+# queues and groups
+
+QUEUE_DEPTH = _gauge(
+    "queue_depth", "Messages that wait for the group furthest behind, or all if there is none.", "queue"
+)
+QUEUE_OLDEST_MESSAGE = _gauge(
+    "queue_oldest_message_seconds",
+    "How long ago the oldest message was accepted that a group has not finished.",
+    "queue",
+)
+QUEUE_MESSAGES = _gauge("queue_messages", "Messages kept.", "queue")
+QUEUE_MESSAGE_BYTES = _gauge("queue_message_bytes", "Bytes of their payloads.", "queue")
+QUEUE_DEAD_LETTERS = _gauge("queue_dead_letters", "Dead letters that are kept.", "queue")
+QUEUE_PARTITIONS = _gauge("queue_partitions", "Partitions.", "queue")
+QUEUE_ACCEPTED = _counter("queue_messages_accepted_total", "Messages stored, ever.", "queue")
+GROUP_WAITING = _gauge("group_waiting_messages", "Messages that wait for the group.", "queue", "group")
+GROUP_LAG = _gauge("group_lag_messages", "Messages that it has not finished, waiting or leased.", "queue", "group")
+GROUP_LAG_SECONDS = _gauge("group_lag_seconds", "How long ago the oldest of those was accepted.", "queue", "group")
+GROUP_LEASED = _gauge("group_leased_messages", "Messages that its consumers have.", "queue", "group")
+GROUP_DEAD_LETTERS = _gauge("group_dead_letters", "Dead letters of the group that are kept.", "queue", "group")
+QUEUES_IN_OTHER = _gauge("queues_in_other", "Queues without series of their own: they are summed in `other`.")
+GROUPS_IN_OTHER = _gauge("groups_in_other", "Groups of those queues.")
+QUEUE_FIGURES_AGE = _gauge("queue_figures_age_seconds", "How old the figures of queues and groups are.")
+QUEUE_FIGURES_SECONDS = _gauge("queue_figures_seconds", "How long it took to count them.")
+
+METRICS["Queues and groups"] = (
+    QUEUE_DEPTH, QUEUE_OLDEST_MESSAGE, QUEUE_MESSAGES, QUEUE_MESSAGE_BYTES, QUEUE_DEAD_LETTERS, QUEUE_PARTITIONS,
+    QUEUE_ACCEPTED, GROUP_WAITING, GROUP_LAG, GROUP_LAG_SECONDS, GROUP_LEASED, GROUP_DEAD_LETTERS, QUEUES_IN_OTHER,
+    GROUPS_IN_OTHER, QUEUE_FIGURES_AGE, QUEUE_FIGURES_SECONDS,
+)  # fmt: skip
+
+# the ledger
+
+LEDGER_ACCEPTED = _gauge("ledger_accepted", "What each stage has accepted: see `GET /api/v1/ledger`.", "stage")
+LEDGER_PARTS = _gauge(
+    "ledger_parts", "What became of it: the sum of a stage's parts is what it accepted.", "stage", "part"
+)
+LEDGER_FAULTS = _gauge("ledger_accounts_unbalanced", "What does not add up of queues, groups, flows and send queues.")
+
+METRICS["Ledger"] = (LEDGER_ACCEPTED, LEDGER_PARTS, LEDGER_FAULTS)
+
+# latencies
+
+PUSH_SECONDS = _times("push_seconds", "How long it took until pushed messages were as durable as their receipts say.")
+POP_SECONDS = _times("pop_seconds", "How long the store took over a pop, without waiting for messages.")
+TIME_IN_QUEUE_SECONDS = _times(
+    "time_in_queue_seconds", "How long ago the oldest message of a popped batch was accepted: one per batch."
+)
+STORE_COMMIT_SECONDS = _times("store_commit_seconds", "How long the store took over work that it commits together.")
+LOG_APPEND_SECONDS = _times("log_append_seconds", "How long an append to a commit log took until it was durable.")
+LOG_SYNC_SECONDS = _times("log_sync_seconds", "How long the disk took of that, to write and to confirm.")
+ACTION_SECONDS = _times(
+    "action_seconds", "How long workers had parcels, from a lease to its completion on this server.", "action_class"
+)
+
+METRICS["Latencies"] = (
+    PUSH_SECONDS, POP_SECONDS, TIME_IN_QUEUE_SECONDS, STORE_COMMIT_SECONDS, LOG_APPEND_SECONDS, LOG_SYNC_SECONDS,
+    ACTION_SECONDS,
+)  # fmt: skip
+
+# traces
+
+SPANS_WAITING = _gauge("trace_spans_waiting", "Spans that wait to be exported.")
+SPANS_SENT = _counter("trace_spans_sent_total", "Spans that the endpoint has taken.")
+SPANS_DROPPED = _counter("trace_spans_dropped_total", "Spans for which there was no room, or that were refused.")
+
+METRICS["Traces"] = (SPANS_WAITING, SPANS_SENT, SPANS_DROPPED)
+
+# the process
+
+PROCESS_CPU = _process("process_cpu_seconds_total", "Time of processors that the process has used.")
+PROCESS_RESIDENT = _process("process_resident_memory_bytes", "Memory of the process that is in RAM.")
+PROCESS_VIRTUAL = _process("process_virtual_memory_bytes", "Addresses that the process has.")
+PROCESS_FILES = _process("process_open_fds", "Files, sockets and pipes that are open.")
+PROCESS_FILES_MAX = _process("process_max_fds", "How many may be open.")
+PROCESS_START = _process("process_start_time_seconds", "When the process started, in seconds since 1970.")
+PROCESS_THREADS = _process("process_threads", "Threads of the process.")
+
+METRICS["Process"] = (
+    PROCESS_CPU, PROCESS_RESIDENT, PROCESS_VIRTUAL, PROCESS_FILES, PROCESS_FILES_MAX, PROCESS_START, PROCESS_THREADS,
 )  # fmt: skip
 
 # buffer files
@@ -112,6 +215,42 @@ FLOW_LAG = _gauge("flow_lag_messages", "Messages that it has not read; missing w
 
 METRICS["Flows"] = (
     FLOW_STATE, FLOW_ROWS, FLOW_BAD_ROWS, FLOW_SKIPPED_ROWS, FLOW_BATCHES, FLOW_RESTARTS, FLOW_BATCH_SECONDS, FLOW_LAG,
+)  # fmt: skip
+
+# dispatch
+
+ACTION_QUEUE_SIZE = _gauge("action_queue_size", "Parcels that wait warm for a worker.", "action_class")
+WARM_QUEUED = _gauge("warm_queued_count", "The same, by DeltaFi's other name.", "action_class")
+COLD_QUEUED = _gauge("cold_queued_count", "Parcels that wait cold.", "action_class")
+ACTION_QUEUE_LEASED = _gauge("action_queue_leased", "Parcels that workers have.", "action_class")
+ACTION_QUEUE_OLDEST = _gauge(
+    "action_queue_oldest_seconds",
+    "How long the oldest parcel has waited, warm or cold; 0 if none waits.",
+    "action_class",
+)
+ACTION_QUEUE_COLD = _gauge("action_queue_cold", "1 while new parcels of the class wait cold.", "action_class")
+ACTION_QUEUE_SERVED = _gauge("action_queue_served", "1 while a worker asks for the class.", "action_class")
+ACTION_QUEUE_TRANSITIONS = _counter(
+    "action_queue_transitions_total", "How often the class went cold, and warm again.", "action_class", "to"
+)
+CLASSES_WITHOUT_WORKER = _gauge(
+    "action_classes_without_worker", "Action classes whose parcels wait while no worker asks for them."
+)
+PARCELS = _gauge("parcels", "Unfinished parcels, and those in ERROR, by the state of their step.", "state")
+PARCEL_REQUEUES = _counter("parcel_requeues_total", "How often a parcel was queued again.")
+PARCEL_LEASE_EXPIRIES = _counter("parcel_lease_expiries_total", "Leases that ended without a completion.")
+PARCEL_HOLD = _gauge("parcel_hold_seq", "The oldest message that retention spares for a flow.", "flow", "queue_id")
+PARCEL_MESSAGES_LOST = _counter(
+    "parcel_messages_lost_total",
+    "Messages that a flow of dispatch did not get: gone before they were cut, or read. As far as known.",
+    "flow",
+)
+DISPATCH_WARNINGS = _gauge("dispatch_warnings", "What ought to be looked at, by check.", "check")
+
+METRICS["Dispatch"] = (
+    ACTION_QUEUE_SIZE, WARM_QUEUED, COLD_QUEUED, ACTION_QUEUE_LEASED, ACTION_QUEUE_OLDEST, ACTION_QUEUE_COLD,
+    ACTION_QUEUE_SERVED, ACTION_QUEUE_TRANSITIONS, CLASSES_WITHOUT_WORKER, PARCELS, PARCEL_REQUEUES,
+    PARCEL_LEASE_EXPIRIES, PARCEL_HOLD, PARCEL_MESSAGES_LOST, DISPATCH_WARNINGS,
 )  # fmt: skip
 
 # receivers
@@ -170,16 +309,19 @@ METRICS["Send queues"] = (
 # exporters
 
 WORKERS_ACTIVE = _out("queue_workers_active", "Workers that have a batch in hand.")
-WORKERS_TOTAL = _out("queue_workers_total", "Workers.")
+WORKERS_TOTAL = _how_many("queue_workers_total", "Workers.")
 WORKERS_DESIRED = _out("queue_workers_desired", "Workers that adaptive scaling wants.")
 SCALER_ADJUSTMENTS = _out("queue_scaler_adjustments_total", "Changes of that number.", "direction")
 PREPARERS_ACTIVE = _out("queue_preparers_active", "Preparers that have a batch in hand.")
-PREPARERS_TOTAL = _out("queue_preparers_total", "Preparers.")
+PREPARERS_TOTAL = _how_many("queue_preparers_total", "Preparers.")
 SENDERS_ACTIVE = _out("queue_senders_active", "Sends that senders have under way.")
-SENDERS_TOTAL = _out("queue_senders_total", "Senders.")
+SENDERS_TOTAL = _how_many("queue_senders_total", "Senders.")
 CHANNEL_LENGTH = _out("queue_prepared_channel_length", "Prepared batches that wait for a sender.")
 SENDS_INFLIGHT = _out("queue_sends_inflight", "Sends under way.")
 LATENCY = _out("queue_export_latency_ewma_seconds", "Moving average of how long a send takes.")
+SEND_SECONDS = Metric(
+    "queue_export_seconds", "histogram", "How long a send took until it was answered.", ("destination",), True
+)
 RETRY = _out("queue_retry_total", "Batches that have to be sent again.")
 RETRY_SUCCESS = _out("queue_retry_success_total", "Batches that were taken at a later attempt.")
 RETRY_FAILURE = _out("queue_retry_failure_total", "Attempts that failed, by class of error.", "error_type")
@@ -199,8 +341,8 @@ LEASES_LOST = _out("export_leases_lost_total", "Batches whose lease was over whe
 
 METRICS["Exporters"] = (
     WORKERS_ACTIVE, WORKERS_TOTAL, WORKERS_DESIRED, SCALER_ADJUSTMENTS, PREPARERS_ACTIVE, PREPARERS_TOTAL,
-    SENDERS_ACTIVE, SENDERS_TOTAL, CHANNEL_LENGTH, SENDS_INFLIGHT, LATENCY, RETRY, RETRY_SUCCESS, RETRY_FAILURE,
-    BREAKER_STATE,
+    SENDERS_ACTIVE, SENDERS_TOTAL, CHANNEL_LENGTH, SENDS_INFLIGHT, LATENCY, SEND_SECONDS, RETRY, RETRY_SUCCESS,
+    RETRY_FAILURE, BREAKER_STATE,
     BREAKER_OPEN, BREAKER_REJECTED, BACKOFF, CONFIRMED, CONFIRMED_ITEMS, REJECTED_ITEMS, SPLITS, CEILING, DEAD,
     DEAD_LETTERS, PAUSED, LEASES_LOST,
 )  # fmt: skip

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-SECOND_US = 1_000_000
+from forebay.clock import SECOND_US
+
 DAY_US = 86_400 * SECOND_US
 START_US = 1_767_225_600 * SECOND_US
 """2026-01-01T00:00:00Z."""
 
 
 class FakeClock:
-    """Wall clock and monotonic clock move together, except in `step`, which is somebody setting the wall clock."""
+    """Wall clock and monotonic clock move together, except in `step`, which is an operator setting the wall clock."""
 
     def __init__(self, now_us: int = START_US) -> None:
         self._now_us = now_us

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import pytest
 
@@ -123,7 +124,7 @@ class RunningServer:
             raise ServerDidNotStart("the server is not running")
         return self._process
 
-    def __enter__(self) -> RunningServer:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

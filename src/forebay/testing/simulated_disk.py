@@ -1,10 +1,10 @@
-"""A disk in memory that remembers what was synced, and can be asked for every state a crash may leave it in.
+"""A disk in memory that remembers what was synced, and can give every state a crash may leave it in.
 
 It implements the commit log's `Filesystem`. Every change goes into a journal. A power cut after the n-th change leaves:
 
 - all bytes of a file up to its last `sync`, and all names of a directory up to its last `sync_directory`;
 - of the changes since then any subset: a name made or not, a truncation done or not, a write lost, whole, or torn
-  (cut short, holes of zeros, only its end): the order in which a kernel writes back is nobody's promise.
+  (cut short, holes of zeros, only its end): the order in which a kernel writes back is no promise.
 
 `crash_states(n)` yields those disks. A process that is killed loses nothing that it wrote: that is `killed(n)`.
 

@@ -22,11 +22,11 @@ from forebay.errors import QueueFull
 from forebay.filesystem import File, RealFilesystem
 from forebay.ingest import buffer_directory, drainer, failed_directory
 from forebay.ingest.buffer_directory import BufferDirectory
-from forebay.ingest.buffer_writes import Lane
+from forebay.ingest.buffer_writes import BufferKind
+from forebay.ingest.drain_loop import DrainLoop
 from forebay.ingest.drainer import Drainer
 from forebay.ingest.failed_directory import FailedDirectory
 from forebay.ingest.frames import chunks
-from forebay.ingest.keeper import BufferKeeper
 from forebay.ingest.positions import Positions
 
 CHUNK_EVENTS = 40
@@ -61,8 +61,8 @@ def is_failed(file: File, data: bytes, start: int, path: Path) -> bool:
     return path.parent.name == "failed"
 
 
-def is_failover(lane: Lane, *more: object, **options: object) -> bool:
-    return lane is Lane.FAILOVER
+def is_failover(kind: BufferKind, *more: object, **options: object) -> bool:
+    return kind is BufferKind.FAILOVER
 
 
 def is_processing_file(path: Path) -> bool:
@@ -104,13 +104,13 @@ POINTS = {
     "qos0-half-written": Point(buffer_directory, "write_or_take_back", BEFORE, is_active_qos0, half_a_write),
     "qos0-before-answer": Point(buffer_directory, "write_or_take_back", AFTER, is_active_qos0),
     "qos0-before-rename": Point(RealFilesystem, "replace", BEFORE, is_rotation_of_qos0),
-    "qos0-before-note": Point(BufferKeeper, "_push_chunk", AFTER),
+    "qos0-before-note": Point(DrainLoop, "_push_chunk", AFTER),
     "qos0-before-remove": Point(BufferDirectory, "remove", BEFORE, is_processing_qos0),
     "rotate-before-rename": Point(RealFilesystem, "replace", BEFORE, is_rotation),
     "rotate-before-directory-sync": Point(RealFilesystem, "replace", AFTER, is_rotation),
     "rotate-done": Point(BufferDirectory, "rotate", AFTER, is_failover),
     "drain-before-push": Point(Drainer, "_store", BEFORE),
-    "drain-before-note": Point(BufferKeeper, "_push_chunk", AFTER),
+    "drain-before-note": Point(DrainLoop, "_push_chunk", AFTER),
     "drain-note-half-made": Point(RealFilesystem, "replace", BEFORE, is_note),
     "drain-noted": Point(Positions, "note", AFTER),
     "delete-before-remove": Point(BufferDirectory, "remove", BEFORE, is_processing_file),
@@ -165,17 +165,17 @@ def arm(point: Point, count: int, armed: Path) -> None:
 
 
 def refuse_first_drains(armed: Path) -> None:
-    original = BufferKeeper._push_chunk
+    original = DrainLoop._push_chunk
     left = REFUSED_PUSHES
 
-    async def push_chunk(self: BufferKeeper, items: Any) -> Any:
+    async def push_chunk(self: DrainLoop, items: Any) -> Any:
         nonlocal left
         if armed.exists() and left:
             left -= 1
             raise QueueFull(items[0].queue, 0, 0)
         return await original(self, items)
 
-    setattr(BufferKeeper, "_push_chunk", push_chunk)  # noqa: B010 -- a method, as mypy sees it, is not to be assigned
+    setattr(DrainLoop, "_push_chunk", push_chunk)  # noqa: B010 -- a method, as mypy sees it, is not to be assigned
 
 
 def main() -> None:

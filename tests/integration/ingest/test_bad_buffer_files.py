@@ -116,7 +116,7 @@ class Witness:
         self.reasons: list[str] = []
         self.refusals: list[tuple[int, str, str | None]] = []
         self.recovering: list[str] = []
-        self.slowest_seconds = 0.0
+        self.looks_seconds: list[float] = []
 
     async def watch(self) -> None:
         async with aiohttp.ClientSession(self.url) as session:
@@ -125,7 +125,7 @@ class Witness:
                 with contextlib.suppress(aiohttp.ClientConnectionError):
                     if await self._look(session):
                         return
-                    self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)
+                    self.looks_seconds.append(time.monotonic() - began)
                 await asyncio.sleep(0.02)
 
     async def _look(self, session: aiohttp.ClientSession) -> bool:
@@ -160,7 +160,8 @@ async def test_recovery_of_many_events_is_told_and_holds_pushes_off(server: Runn
     assert len(set(witness.reasons)) > 2, "it tells how far it is"
     assert set(witness.refusals) == {(503, "recovering", "1")}
     assert witness.recovering[0]
-    assert witness.slowest_seconds < 2
+    looks = witness.looks_seconds
+    assert max(looks) < max(2.0, sum(looks) / 2), "no look waited for most of the recovery"
     stored = await stored_numbers(server.url, "orders")
     each = MANY // PARTITIONS
     assert stored == {f"p{partition:02}": list(range(-each, 0)) for partition in range(PARTITIONS)}

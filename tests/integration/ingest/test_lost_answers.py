@@ -18,8 +18,8 @@ from forebay.ingest import Intake
 from forebay.model.ids import minted_id
 
 CUTS = 200
-COMMITTED = b"UPDATE 1\0"
-"""The partition is written: the database sends it with the word of the commit, and not before."""
+COMMITTED = b"COMMIT\0"
+"""What the database says of a commit."""
 
 
 def intake_on(store: PostgresStore, folder: Path, store_seconds: float = 20.0) -> Intake:
@@ -39,7 +39,7 @@ async def stored(store: PostgresStore) -> list[int]:
 
 async def settled(intake: Intake) -> None:
     async with asyncio.timeout(60):
-        while intake.keeper.failover.backlog.events or not intake.is_db_healthy:
+        while intake.drain_loop.failover.backlog.events or not intake.is_db_healthy:
             await asyncio.sleep(0.002)
 
 

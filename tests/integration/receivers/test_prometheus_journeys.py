@@ -4,10 +4,21 @@ Forebay that is stopped and killed: every sample is asked for, and is there once
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
 
 from fixtures.http_sink import eventually as until
 from fixtures.http_sink import http_sink
@@ -54,7 +65,9 @@ class Pusher:
 def test_every_sample_arrives_once_though_prometheus_is_away_and_forebay_stops_meanwhile(
     mode: str, prometheus: PrometheusServer, tmp_path: Path
 ) -> None:
-    settings = {"destinations": [remote_write(prometheus.write_url, mode=mode, drain_timeout="200ms")]}
+    # Small enough that what waits for Prometheus spills. Memory queues have nowhere to spill to.
+    queue: dict[str, Any] = {"mode": mode, "max_size": 40, "hybrid_spillover_pct": 20, "drain_timeout": "200ms"}
+    settings = {"destinations": [remote_write(prometheus.write_url, **queue)]}
     with Proxy(tmp_path, settings, receivers={"otlp_http": "destination:prometheus"}) as proxy:
         pusher = Pusher(proxy, f"away_{mode}")
         pusher.push(5)
@@ -68,6 +81,9 @@ def test_every_sample_arrives_once_though_prometheus_is_away_and_forebay_stops_m
         prometheus.stop()
         pusher.push(20)
         eventually(lambda: failures(proxy, "network") > 0)
+        spilled = proxy.metric("queue_spillover_total", destination="prometheus")
+        assert spilled >= 12 if mode == "hybrid" else spilled == 0
+        assert exported_from(proxy) == ("send queue (hybrid, fifo)" if mode == "hybrid" else "send queue (memory)")
         assert proxy.server.stop() == 0
         proxy.server.start()
         pusher.push(5)
@@ -117,6 +133,90 @@ def test_kill_9_loses_what_is_in_memory_and_at_most_the_last_sync_interval_of_a_
         assert set(lost) <= set(sorted(pusher.accepted)[40:])
 
 
+class Shop:
+    """Counts orders with the OpenTelemetry SDK, whose exporter tries again by itself while Forebay does not listen."""
+
+    def __init__(self, url: str) -> None:
+        # An interval that never comes: each order is pushed as it is counted.
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(url, timeout=60), float("inf"))
+        resource = Resource.create({"service.name": "shop", "service.instance.id": "i1"})
+        self._provider = MeterProvider([reader], resource, shutdown_on_exit=False)
+        self._orders = self._provider.get_meter("shop").create_counter("sdk.orders")
+        self.pushed = 0
+
+    def push(self, count: int) -> None:
+        for _ in range(count):
+            self._orders.add(1)
+            assert self._provider.force_flush(60_000)
+            self.pushed += 1
+
+    def close(self) -> None:
+        self._provider.shutdown()
+
+
+def test_no_push_of_an_sdk_is_missing_after_an_outage_of_prometheus_with_a_kill_9_of_forebay_in_the_middle(
+    prometheus: PrometheusServer, tmp_path: Path
+) -> None:
+    """The SDK's counter has a value for each push, so that a push that is lost is a value that is missing."""
+    settings = {"destinations": [remote_write(prometheus.write_url, mode="disk", meta_sync_interval="200ms")]}
+    with (
+        Proxy(tmp_path, settings, receivers={"otlp_http": "destination:prometheus"}) as proxy,
+        closing(Shop(proxy.url())) as shop,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        shop.push(5)
+        prometheus.stop()
+        shop.push(10)
+        eventually(lambda: failures(proxy, "network") > 0)
+        # Of two syncs from now on the first may have begun before the last push. A skipped one has nothing to do.
+        done, skipped = syncs(proxy), skipped_syncs(proxy)
+        eventually(lambda: syncs(proxy) >= done + 2 or skipped_syncs(proxy) > skipped)
+        proxy.server.kill()
+        meanwhile = pool.submit(shop.push, 1)
+        proxy.server.start()
+        meanwhile.result(60)
+        shop.push(5)
+        assert proxy.metric("queue_size", destination="prometheus") >= 16
+        prometheus.start()
+        eventually(lambda: sdk_orders(prometheus) == [float(number + 1) for number in range(shop.pushed)])
+        assert shop.pushed == 21
+        eventually(lambda: proxy.metric("queue_size", destination="prometheus") == 0)
+
+
+def sdk_orders(prometheus: PrometheusServer) -> list[float]:
+    return [value for of in prometheus.samples("sdk_orders_total").values() for _, value in of]
+
+
+def test_through_a_queue_and_an_export_nothing_is_lost_by_an_outage_with_a_kill_9_in_the_middle(
+    prometheus: PrometheusServer, tmp_path: Path
+) -> None:
+    """What the guide says to use where not even a second may be lost."""
+    settings = {
+        "destinations": [remote_write(prometheus.write_url)],
+        "exports": [{"name": "metrics", "from": "otlp@prometheus", "to": "prometheus", "format": "metrics"}],
+    }
+    with Proxy(tmp_path, settings, receivers={"otlp_http": "queue:otlp"}) as proxy:
+        pusher = Pusher(proxy, "durable")
+        pusher.push(20)
+        eventually(lambda: len(pusher.stored(prometheus)) > 0)
+        pusher.push(20)
+        proxy.server.kill()  # some are under way, some are stored and not acknowledged
+        proxy.server.start()
+        prometheus.stop()
+        pusher.push(20)
+        eventually(lambda: proxy.metric("queue_retry_failure_total", destination="metrics", error_type="network") > 0)
+        pusher.push(1)
+        proxy.server.kill()
+        proxy.server.start()
+        pusher.push(20)
+        prometheus.start()
+        pusher.check_all_stored(prometheus)
+        assert proxy.metric("export_dead_total", destination="metrics") == 0
+        command = [sys.executable, "-m", "forebay", "audit", "--url", proxy.server.url]
+        audit = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert audit.returncode == 0, audit.stdout + audit.stderr
+
+
 async def test_kill_9_of_a_hybrid_queue_loses_what_is_in_memory_and_keeps_what_has_spilled(tmp_path: Path) -> None:
     port = free_port()
     queue = {**QUICK_QUEUE, "mode": "hybrid", "max_size": 20}
@@ -157,6 +257,12 @@ async def test_request_that_waits_in_the_buffer_is_answered_when_the_server_stop
         assert b"Forebay-Receipt: memory" in await reader.read()
         writer.close()
     assert list(prometheus.samples("buffered").values()) == [[(at_ms, 1.0)]]
+
+
+def exported_from(proxy: Proxy) -> str:
+    with urllib.request.urlopen(f"{proxy.server.url}/api/v1/exports", timeout=60) as answer:
+        [source] = {one["source"] for one in json.load(answer)["exports"] if one["kind"] == "destination"}
+    return str(source)
 
 
 def failures(proxy: Proxy, error: str) -> float:

@@ -92,6 +92,8 @@ async def told(url: str, body: Any, **headers: str) -> tuple[int, dict[str, str]
         (BODY, {"Content_Encoding": "br"}, 415),
         (BODY, {"Content_Type": "text/plain"}, 415),
         (BODY, {"Content_Type": ""}, 415),
+        (b"{}", {"Content_Type": JSON, "Origin": "http://127.0.0.1:4318"}, 403),
+        (BODY, {"Origin": "null"}, 403),
     ],
     ids=[
         "taken",
@@ -110,6 +112,8 @@ async def told(url: str, body: Any, **headers: str) -> tuple[int, dict[str, str]
         "unknown encoding",
         "unknown type",
         "no type",
+        "web page",
+        "web page without a name",
     ],
 )
 async def test_http_answers_as_the_table_says_and_counts(body: bytes, headers: dict[str, str], status: int) -> None:

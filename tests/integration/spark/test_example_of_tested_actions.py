@@ -24,4 +24,4 @@ def test_example_of_tested_actions_passes(tmp_path: Path) -> None:
         timeout=280,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout
+    assert "7 passed" in done.stdout

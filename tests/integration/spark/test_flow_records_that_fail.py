@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -31,6 +32,7 @@ from forebay.flows.flow_directory import FlowDirectory, SetAsides
 from forebay.flows.worker import FlowFailed, Progress
 from forebay.spark.flow_runner import SparkRunner
 from forebay.spark.options import Connection
+from forebay.spark.record_search import RecordSearch
 from forebay.testing.running_server import RunningServer
 
 RunOnce = Callable[[Flow], Progress]
@@ -47,6 +49,22 @@ class Picky(DataFrameAction):
         def like(n):  # type: ignore[no-untyped-def]
             if n in (3, 13):
                 raise ValueError(f"I do not like {n}")
+            return n
+
+        return frame.withColumn("liked", f.udf(like, "int")("n"))
+
+
+class Sulking(DataFrameAction):
+    """Does not like 3 until there is the file."""
+
+    file = ""
+
+    def transform(self, frame: DataFrame, context: ActionContext) -> DataFrame:
+        file = self.file
+
+        def like(n):  # type: ignore[no-untyped-def]
+            if n == 3 and not os.path.exists(file):  # noqa: PTH110 - in Spark's own Python process
+                raise ValueError("I do not like 3 yet")
             return n
 
         return frame.withColumn("liked", f.udf(like, "int")("n"))
@@ -76,6 +94,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("shop_that_fails")
     module.Picky = Picky  # type: ignore[attr-defined]
     module.Unreachable = Unreachable  # type: ignore[attr-defined]
+    module.Sulking = Sulking  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "shop_that_fails", module)
 
 
@@ -102,12 +121,13 @@ def test_records_that_fail_go_to_the_error_queue_with_their_traceback_and_nothin
     progress = run_once(flow)
     bad = {3: "picky", 9: "divide", 13: "picky", 14: "sink"}
     good = [n for n in range(16) if n not in bad]
-    assert numbers(queues, flow.output_queue) == good
+    assert numbers(queues, flow.output_queues[0]) == good
     letters = {int(row["payload"]): row for row in queues.rows(flow.errors_to)}
     assert sorted(letters) == sorted(bad)
     headers = {n: json.loads(row["headers"]) for n, row in letters.items()}
     assert {n: header["action"] for n, header in headers.items()} == bad
     assert {n: header["seq"] for n, header in headers.items()} == {n: n + 1 for n in bad}
+    assert {header["holds"] for header in headers.values()} == {"input"}
     assert headers[3]["cause"] == "ValueError: I do not like 3"
     assert headers[3]["traceback"].startswith("Traceback (most recent call last):")
     assert "in like" in headers[3]["traceback"]
@@ -120,15 +140,37 @@ def test_records_that_fail_go_to_the_error_queue_with_their_traceback_and_nothin
     directory = FlowDirectory(tmp_path, flow.name)
     forget_last_commit(Path(directory.checkpoint(flow)))
     known = directory.set_asides()
-    untold = tuple(msgspec.structs.replace(one, is_told=False) for one in known.records)
-    directory.save_set_asides(SetAsides(query=known.query, records=untold))
+    unreported = tuple(msgspec.structs.replace(one, is_reported=False) for one in known.records)
+    directory.save_set_asides(SetAsides(query=known.query, records=unreported))
     run_once(flow)
     # And as one leaves it that has lost its directory, but not the checkpoint: the records are searched for again.
     forget_last_commit(Path(directory.checkpoint(flow)))
     (directory.path / "set-aside.json").unlink()
     assert run_once(flow).bad_rows == 4
-    assert numbers(queues, flow.output_queue) == good
+    assert numbers(queues, flow.output_queues[0]) == good
     assert sorted(int(payload) for payload in queues.payloads(flow.errors_to)) == sorted(bad)
+
+
+def test_record_that_passes_when_it_is_tried_again_is_not_set_aside(
+    queues: Queues, run_once: RunOnce, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Sulking, "file", str(tmp_path / "liked"))
+    pauses: list[float] = []
+
+    def pause(_: RecordSearch, seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            Path(Sulking.file).touch()
+
+    monkeypatch.setattr(RecordSearch, "_wait", pause)
+    retry = Retry(max_attempts=4, delay=timedelta(seconds=1), multiplier=2)
+    sulking = ClassAction(name="sulking", class_name="shop_that_fails.Sulking", retry=retry)
+    flow = a_flow(NUMBER, sulking, SqlAction(name="only", sql="SELECT liked AS n FROM input"))
+    queues.put_numbers(flow.source.queue, 0, 5)
+    assert run_once(flow).bad_rows == 0
+    assert pauses == [1.0, 2.0]
+    assert numbers(queues, flow.output_queues[0]) == list(range(5))
+    assert queues.size(flow.errors_to) == 0
 
 
 def test_action_decides_whether_its_records_are_skipped_or_stop_the_flow(
@@ -139,12 +181,12 @@ def test_action_decides_whether_its_records_are_skipped_or_stop_the_flow(
     flow = a_flow(NUMBER, picky, divide)
     queues.put_numbers(flow.source.queue, 0, 8)
     assert run_once(flow).skipped_rows == 1
-    assert numbers(queues, flow.output_queue) == [n for n in range(8) if n != 3]
+    assert numbers(queues, flow.output_queues[0]) == [n for n in range(8) if n != 3]
     assert any("skips seq 4: picky: ValueError: I do not like 3" in line for line in caplog.messages)
     queues.put_numbers(flow.source.queue, 16, 24)
     with pytest.raises(FlowFailed, match=r"action 'divide' fails on seq 13: \[DIVIDE_BY_ZERO\]"):
         run_once(flow)
-    assert len(numbers(queues, flow.output_queue)) == 7
+    assert len(numbers(queues, flow.output_queues[0])) == 7
     assert queues.size(flow.errors_to) == 0
 
 
@@ -170,5 +212,5 @@ def test_record_that_fails_before_an_action_with_state_is_set_aside(queues: Queu
     queues.put_numbers(flow.source.queue, 0, 8)
     queues.put_numbers(flow.source.queue, 0, 8)
     run_once(flow)
-    assert numbers(queues, flow.output_queue) == [n for n in range(8) if n != 3]
+    assert numbers(queues, flow.output_queues[0]) == [n for n in range(8) if n != 3]
     assert queues.payloads(flow.errors_to) == [b"3", b"3"]

@@ -133,7 +133,7 @@ def test_clicks_are_parsed_enriched_and_rolled_up_as_plain_python_does_it(
     assert run_once(flow).rows == 401
     found = {
         (datetime.fromisoformat(row["window_start"]), row["region"]): (row["clicks"], row["ms"])
-        for row in documents(queues, flow.output_queue)
+        for row in documents(queues, flow.output_queues[0])
     }
     assert found == per_minute(rows)
     assert queues.lag(flow.group, flow.source.queue) == 0
@@ -173,7 +173,7 @@ def test_bad_records_go_to_the_error_queue_as_they_came_and_the_rest_goes_on(que
     large = b'{"n": 1, "s": "%s"}' % (b"x" * 100)
     queues.put(flow.source.queue, {"payload": [*good[:10], *BAD, large, *good[10:]]})
     progress = run_once(flow)
-    assert documents(queues, flow.output_queue) == [json.loads(one) for one in good]
+    assert documents(queues, flow.output_queues[0]) == [json.loads(one) for one in good]
     letters = queues.rows(flow.errors_to)
     assert sorted(letter["payload"] for letter in letters) == sorted([*BAD, large])
     headers = {letter["payload"]: json.loads(letter["headers"]) for letter in letters}
@@ -202,7 +202,7 @@ def test_records_of_10_mib_pass_if_they_are_good_and_are_set_aside_whole_if_not(
     for payload in [*good[:2], *bad, *good[2:]]:
         queues.put(flow.source.queue, {"payload": [payload]})
     assert run_once(flow).bad_rows == len(bad)
-    assert documents(queues, flow.output_queue) == [json.loads(one) for one in good]
+    assert documents(queues, flow.output_queues[0]) == [json.loads(one) for one in good]
     letters = queues.rows(flow.errors_to)
     assert {letter["payload"]: json.loads(letter["headers"])["cause"] for letter in letters} == bad
     assert len(letters) == len(bad)
@@ -230,11 +230,11 @@ def test_flow_from_the_latest_misses_no_bad_record_behind_its_first_good_one(
             pushing.result()
             last = next(numbers) - 1
             wait_for(lambda: running.check() and {b"bad %d" % last} <= set(queues.payloads(flow.errors_to)))
-            wait_for(lambda: {"n": last} in documents(queues, flow.output_queue))
+            wait_for(lambda: {"n": last} in documents(queues, flow.output_queues[0]))
         finally:
             is_over.set()
             running.stop()
-    good = sorted(row["n"] for row in documents(queues, flow.output_queue))
+    good = sorted(row["n"] for row in documents(queues, flow.output_queues[0]))
     assert good[0] > 0
     assert good == list(range(good[0], last + 1))
     bad = sorted(int(payload.split()[1]) for payload in queues.payloads(flow.errors_to))
@@ -256,8 +256,25 @@ def test_batches_that_are_repeated_after_a_crash_reach_both_queues_once(
         for checkpoint in (directory.checkpoint(flow), directory.errors_checkpoint(flow)):
             assert forget_last_commit(Path(checkpoint)) == batch
     run_once(flow)
-    assert sorted(row["n"] for row in documents(queues, flow.output_queue)) == list(range(1, 20, 2))
+    assert sorted(row["n"] for row in documents(queues, flow.output_queues[0])) == list(range(1, 20, 2))
     assert sorted(queues.payloads(flow.errors_to)) == sorted(b"bad %d" % n for n in range(0, 20, 2))
+
+
+def test_letters_say_whether_they_hold_the_message_or_a_row_that_was_made_of_it(
+    queues: Queues, run_once: RunOnce
+) -> None:
+    text = SqlAction(name="text", sql="SELECT seq, partition, string(payload) AS text FROM input WHERE seq > 1")
+    parses = {"holds": "input", "payload": b"no JSON"}
+    parses_text = {"holds": "row", "payload": None}
+    for actions, column, expected in (((), "payload", parses), ((text,), "text", parses_text)):
+        params = {"schema": "n INT", "column": column}
+        flow = a_flow(*actions, ClassAction(name="parse", class_name="parse_json", params=params))
+        queues.put(flow.source.queue, {"payload": [b'{"n":1}', b"no JSON"], "partition": ["a", "b"]})
+        run_once(flow)
+        [letter] = queues.rows(flow.errors_to)
+        told = json.loads(letter["headers"])
+        assert (told["holds"], told["seq"], told["partition"]) == (expected["holds"], 2, "b")
+        assert expected["payload"] in (None, letter["payload"])
 
 
 def test_flow_without_actions_copies_messages_with_partition_and_headers(queues: Queues, run_once: RunOnce) -> None:
@@ -269,7 +286,7 @@ def test_flow_without_actions_copies_messages_with_partition_and_headers(queues:
     }
     queues.put(flow.source.queue, rows)
     run_once(flow)
-    copied = [(row["payload"], row["partition"], row["headers"]) for row in queues.rows(str(flow.output_queue))]
+    copied = [(row["payload"], row["partition"], row["headers"]) for row in queues.rows(str(flow.output_queues[0]))]
     assert copied == [(b"\x00\xff", "p", '{"a":"b"}'), (b"1", "q", None)]
 
 
@@ -283,7 +300,7 @@ def test_rows_that_share_a_transaction_id_are_all_kept_unless_the_sink_counts_it
     for flow, copies in ((plain, 2), (keeping, 1)):
         queues.put(flow.source.queue, {"payload": [b"1"], "transaction_id": ["only"]})
         run_once(flow)
-        assert len(queues.payloads(str(flow.output_queue))) == copies
+        assert len(queues.payloads(str(flow.output_queues[0]))) == copies
 
 
 def test_every_reader_of_a_table_sees_each_row_once_after_a_kill_in_the_middle_of_a_batch(
@@ -347,7 +364,7 @@ def test_deduplicate_sample_and_redact_do_what_they_say(queues: Queues, run_once
     rows = [{"id": n % 200, "user": {"mail": f"Ann{n % 10}@x.org"}} for n in range(400)]
     put_json(queues, flow.source.queue, rows)
     run_once(flow)
-    found = documents(queues, flow.output_queue)
+    found = documents(queues, flow.output_queues[0])
     ids = [row["id"] for row in found]
     assert len(ids) == len(set(ids))
     assert 60 <= len(ids) <= 140
@@ -366,7 +383,7 @@ def test_flow_that_does_not_compile_fails_alone_and_paused_flows_go_on_where_the
 
     def copied(count: int) -> bool:
         worker.step()
-        return len(queues.payloads(str(fine.output_queue))) >= count
+        return len(queues.payloads(str(fine.output_queues[0]))) >= count
 
     try:
         worker.step()
@@ -384,7 +401,7 @@ def test_flow_that_does_not_compile_fails_alone_and_paused_flows_go_on_where_the
         queues.put_numbers(fine.source.queue, 10, 20)
         control.resume(fine.name)
         wait_for(lambda: copied(20))
-        assert sorted(map(int, queues.payloads(str(fine.output_queue)))) == list(range(20))
+        assert sorted(map(int, queues.payloads(str(fine.output_queues[0])))) == list(range(20))
     finally:
         worker.stop()
     report = control.reports[fine.name]
@@ -413,4 +430,4 @@ def test_action_that_gets_no_answer_fails_its_flow_for_now_and_not_the_worker(
 
 def _is_there(queues: Queues, flow: Flow) -> bool:
     found = queues.ask("GET", "/api/v1/resources/queues?limit=1000")["queues"]
-    return flow.output_queue in {queue["name"] for queue in found}
+    return flow.output_queues[0] in {queue["name"] for queue in found}

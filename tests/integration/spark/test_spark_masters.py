@@ -117,6 +117,13 @@ flows:
     source: {{queue: events, payloadAs: json, schema: "n INT NOT NULL, word STRING"}}
     actions: [{{name: square, class: shop_actions.Square}}]
     sink: {{queue: squares}}
+  - name: parcels
+    source: {{queue: events, payloadAs: json, schema: "n INT NOT NULL, word STRING", parcel_messages: 20}}
+    actions:
+      - {{name: square, class: shop_actions.ParcelSquare}}
+      - {{name: small, class: shop_actions.Small}}
+      - {{name: told, sql: "SELECT did, word, square FROM input", isolate: true}}
+    sinks: [{{queue: parcels}}, {{table: {{path: {folder}, partitionBy: [did]}}}}]
 """
 
 
@@ -126,34 +133,53 @@ def test_connect_server_without_forebay_runs_source_sink_foreach_batch_and_a_flo
     port = free_port()
     with (
         RunningServer(tmp_path / "server") as queue_server,
-        connect_server(tmp_path, port, bare_python(tmp_path / "bare")) as server,
+        connect_server(tmp_path, port, bare_python(tmp_path / "bare", "msgspec")) as server,
     ):
         queues = Queues(queue_server)
         queues.put_numbers("numbers", 0, 30)
         events = [b'{"n": %d, "word": "w%d"}' % (n, n) for n in range(40)]
-        queues.put("events", {"payload": [*events, b"no event", b'{"word": "no number"}']})
+        negative = b'{"n": -1, "word": "negative"}'
+        queues.put("events", {"payload": [*events, b"no event", b'{"word": "no number"}', negative]})
         server.wait_until_ready()
         words = (f"sc://127.0.0.1:{port}", queue_server.url, "numbers", "copies", str(tmp_path / "checkpoint"), "0", "")
         with job(tmp_path / "job.log", sys.executable, str(PROGRAM), *words) as running:
             running.wait_for("copied 30")
             running.wait_for("snapshot 30 29 of 35")
-            running.wait_for("json 40 2")
+            running.wait_for("json 41 2")
         assert len(queues.payloads("copies")) == 35
         assert numbered(queues, "batches") == list(range(30))
 
         settings = tmp_path / "forebay.yaml"
-        settings.write_text(FLOW.format(port=port))
+        settings.write_text(FLOW.format(port=port, folder=tmp_path / "table"))
         (tmp_path / "shop_actions.py").write_bytes(Path(__file__).with_name("shop_actions.py").read_bytes())
         command = [sys.executable, "-m", "forebay", "flows"]
         checked = subprocess.run([*command, "check", str(settings)], capture_output=True, text=True, check=False)
-        assert "ok, 1 flow" in checked.stdout, checked.stdout + checked.stderr
-        words = ("run", "squares", "--once", "-c", str(settings), "--url", queue_server.url)
-        where = ("--data-dir", str(tmp_path / "data"))
-        done = subprocess.run([*command, *words, *where], capture_output=True, text=True, check=False)
-        assert "squares: 42 rows read in 1 batch, 2 bad" in done.stdout, done.stdout + done.stderr
+        assert "ok, 2 flows" in checked.stdout, checked.stdout + checked.stderr
+        where = ("--once", "-c", str(settings), "--url", queue_server.url, "--data-dir", str(tmp_path / "data"))
+        done = subprocess.run([*command, "run", "squares", *where], capture_output=True, text=True, check=False)
+        assert "squares: 43 rows read in 1 batch, 3 bad" in done.stdout, done.stdout + done.stderr
         found = [json.loads(payload) for payload in queues.payloads("squares")]
         assert sorted(row["square"] for row in found) == [n * n for n in range(40) if n % 3]
-        assert len(queues.payloads("squares.errors")) == 2
+        assert len(queues.payloads("squares.errors")) == 3
+        assert_set_aside(queues, negative)
+
+        done = subprocess.run([*command, "run", "parcels", *where], capture_output=True, text=True, check=False)
+        assert "parcels: 43 rows" in done.stdout, done.stdout + done.stderr
+        found = [json.loads(payload) for payload in queues.payloads("parcels")]
+        assert sorted(row["square"] for row in found) == [n * n for n in range(30) if n % 3]
+        assert {path.name.partition("=")[0] for path in (tmp_path / "table").iterdir() if path.is_dir()} == {"did"}
+        letters = {row["payload"]: json.loads(row["headers"]) for row in queues.rows("parcels.errors")}
+        assert {payload: told["holds"] for payload, told in letters.items()} == dict.fromkeys(
+            (b"no event", b'{"word": "no number"}', negative), "input"
+        )
+
+
+def assert_set_aside(queues: Queues, payload: bytes) -> None:
+    """A record on which the action's own function fails is in the error queue with what it raised."""
+    [letter] = [found for found in queues.rows("squares.errors") if found["payload"] == payload]
+    headers = json.loads(letter["headers"])
+    assert (headers["action"], headers["cause"]) == ("square", "ValueError: -1 is below zero")
+    assert "in _times" in headers["traceback"]
 
 
 def test_program_of_spark_submit_runs_where_spark_submit_says_with_its_settings(tmp_path: Path) -> None:
@@ -186,7 +212,9 @@ def test_cluster_that_loses_a_worker_and_a_server_runs_a_job_and_a_flow_on_two_s
     ):
         queues = Queues(second)
         queues.put_numbers("numbers", numbers.start, numbers.stop)
-        queues.put("events", {"payload": [*(b'{"n": %d, "word": "w%d"}' % (n, n) for n in events), b"no event"]})
+        negative = b'{"n": -1, "word": "negative"}'
+        good = [b'{"n": %d, "word": "w%d"}' % (n, n) for n in events]
+        queues.put("events", {"payload": [*good, b"no event", negative]})
         head.wait_until_ready()
         python = str(bare_python(tmp_path / "bare"))
         words = (f"{first.url},{second.url}", python, str(tmp_path))
@@ -195,7 +223,7 @@ def test_cluster_that_loses_a_worker_and_a_server_runs_a_job_and_a_flow_on_two_s
         environ |= {"PYSPARK_DRIVER_PYTHON": sys.executable}
         with job(tmp_path / "job.log", *command, environ=environ) as running:
             running.wait_for(f"master spark://127.0.0.1:{port}")
-            running.wait_for("json 400 1")
+            running.wait_for("json 401 1")
             assert numbered(queues, "batches") == list(numbers)
             running.wait_for("job 1")
             running.wait_for_line_with("squares: batch 0: ")
@@ -204,10 +232,11 @@ def test_cluster_that_loses_a_worker_and_a_server_runs_a_job_and_a_flow_on_two_s
             squares = [{"word": f"w{n}", "square": n * n} for n in events if n % 3]
             wait_for(lambda: running.is_well() and queues.lag("job", "numbers") == 0, SECONDS_MAX)
             wait_for(lambda: running.is_well() and queues.lag("squares", "events") == 0, SECONDS_MAX)
-            wait_for(lambda: running.is_well() and queues.size("squares.errors") == 1, SECONDS_MAX)
+            wait_for(lambda: running.is_well() and queues.size("squares.errors") == 2, SECONDS_MAX)
             (tmp_path / "STOP").touch()
             running.wait_for("stopped")
         assert numbered(queues, "copies") == list(numbers)
         found = [json.loads(payload) for payload in queues.payloads("squares")]
         assert sorted(found, key=lambda row: row["square"]) == squares
-        assert queues.payloads("squares.errors") == [b"no event"]
+        assert sorted(queues.payloads("squares.errors")) == sorted([b"no event", negative])
+        assert_set_aside(queues, negative)

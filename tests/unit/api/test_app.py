@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay.api.answers import iso, message_id
+from fixtures.intakes import intake_of
+from fixtures.scripted_dispatcher import ScriptedDispatcher
 from forebay.api.app import App
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 from forebay.api.problems import STATUSES, TITLES, without_paths
+from forebay.api.responses import iso, message_id
 from forebay.api.service import Service
 from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.waiting import WaitingRoom
@@ -37,12 +39,13 @@ from forebay.errors import (
     UnknownQueue,
 )
 from forebay.model.message import CREATED_US_MAX
+from forebay.model.queue import Queue, QueueOptions
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.memory_store import MemoryStore
 
 
 class BrokenStore(MemoryStore):
-    """Every push ends in the same error."""
+    """To push and to configure ends in the same error. Of a push, some become a failover."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(FakeClock())
@@ -51,21 +54,27 @@ class BrokenStore(MemoryStore):
     async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
         raise self._error
 
+    async def configure(self, queue: str, options: QueueOptions, namespace: str, task: str) -> Queue:
+        raise self._error
+
 
 def told(
     store: MemoryStore, method: str, path: str, body: bytes = b"", folders: tuple[str, ...] = ()
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     """One request from beginning to end."""
 
-    async def run() -> Answer:
+    async def run() -> Response:
         waiting = WaitingRoom(asyncio.get_running_loop())
-        app = App(Service(store, waiting, FakeClock(), is_started=True, folders=folders))
+        clock, intake = FakeClock(), intake_of(store, FakeClock())
+        app = App(
+            Service(store, waiting, clock, intake, is_started=True, folders=folders, dispatcher=ScriptedDispatcher())
+        )
         raw_path, _, query = path.encode().partition(b"?")
         request = Request(method, raw_path, query)
         request.stream.feed(body)
         request.stream.end()
         answer = await app.answer(request)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Response)
         return answer
 
     status, text, content_type, headers, _ = asyncio.run(run())
@@ -74,6 +83,7 @@ def told(
 
 DAMAGE = DamagedRange("00.seg", 0, 8, 1, 1, "checksum")
 PUSH = b'{"items":[{"queue":"q","payload":1}]}'
+CONFIGURE = b'{"queue":"q"}'
 
 
 @pytest.mark.parametrize(
@@ -92,7 +102,7 @@ PUSH = b'{"items":[{"queue":"q","payload":1}]}'
     ],
 )
 def test_error_of_the_store_has_its_status(error: Exception, status: int, is_retried: bool) -> None:
-    found, headers, body = told(BrokenStore(error), "POST", "/api/v1/push", PUSH)
+    found, headers, body = told(BrokenStore(error), "POST", "/api/v1/configure", CONFIGURE)
     assert found == status
     assert (b"retry-after" in headers) is is_retried
     assert headers[b"content-type"] == b"application/problem+json"
@@ -132,7 +142,7 @@ def test_fault_of_the_server_is_5xx_and_its_place_is_in_the_log_alone(
     error: Exception, status: int, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    found, _, body = told(BrokenStore(error), "POST", "/api/v1/push", PUSH, folders=("here", "/opt/here"))
+    found, _, body = told(BrokenStore(error), "POST", "/api/v1/configure", CONFIGURE, folders=("here", "/opt/here"))
     assert (found, json.loads(body)["code"]) == (status, code)
     assert b"/srv" not in body
     assert b"here" not in body

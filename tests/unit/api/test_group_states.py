@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from fixtures.intakes import intake_of
+from fixtures.scripted_dispatcher import ScriptedDispatcher
 from fixtures.store_steps import push, taken_ids
 from forebay.api.app import App
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 from forebay.api.routes.groups import DEAD_SECONDS, LAGGING_SECONDS
 from forebay.api.service import Service
 from forebay.broker.waiting import WaitingRoom
@@ -25,7 +27,15 @@ class Groups:
         self.clock = FakeClock()
         self.store = MemoryStore(self.clock)
         self._app = App(
-            Service(self.store, WaitingRoom(asyncio.get_running_loop()), self.clock, is_started=True, folders=())
+            Service(
+                self.store,
+                WaitingRoom(asyncio.get_running_loop()),
+                self.clock,
+                intake_of(self.store, self.clock),
+                is_started=True,
+                folders=(),
+                dispatcher=ScriptedDispatcher(),
+            )
         )
 
     async def get(self, path: str) -> Any:
@@ -33,7 +43,7 @@ class Groups:
         request = Request("GET", f"/api/v1/consumer-groups{path}".encode(), query.encode())
         request.stream.end()
         answer = await self._app.answer(request)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Response)
         assert answer.status == 200
         return json.loads(answer.body)
 

@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fixtures.served_app import Served, on_uvloop, served, until
-from forebay.api.answer_bytes import JOINED_BYTES_MAX
-from forebay.api.exchange import NO_CONTENT, Answer, Request, StreamedAnswer
+from forebay.api.exchange import NO_CONTENT, Request, Response, StreamedResponse
+from forebay.api.response_bytes import JOINED_BYTES_MAX
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 GET_1_0 = b"GET / HTTP/1.0\r\n\r\n"
 HEAD = b"HEAD / HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
-def answering(answer: Answer | StreamedAnswer):  # type: ignore[no-untyped-def]
-    async def handler(request: Request) -> Answer | StreamedAnswer:
+def answering(answer: Response | StreamedResponse):  # type: ignore[no-untyped-def]
+    async def handler(request: Request) -> Response | StreamedResponse:
         return answer
 
     return handler
@@ -26,7 +26,7 @@ def answering(answer: Answer | StreamedAnswer):  # type: ignore[no-untyped-def]
 
 @on_uvloop
 async def test_answer_is_these_bytes() -> None:
-    answer = Answer(429, b'{"a":1}', b"application/json", ((b"retry-after", b"1"), (b"x", b"y")))
+    answer = Response(429, b'{"a":1}', b"application/json", ((b"retry-after", b"1"), (b"x", b"y")))
     async with served(answering(answer)) as server:
         client = await server.client()
         await client.send(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
@@ -42,7 +42,7 @@ async def test_answer_is_these_bytes() -> None:
 @pytest.mark.parametrize("size", [0, 1, JOINED_BYTES_MAX, JOINED_BYTES_MAX + 1, 5_000_000])
 @on_uvloop
 async def test_body_of_any_size_arrives_and_the_connection_goes_on(size: int) -> None:
-    async with served(answering(Answer(200, b"x" * size))) as server:
+    async with served(answering(Response(200, b"x" * size))) as server:
         client = await server.client()
         for _ in range(3):
             told = await client.ask(GET)
@@ -61,7 +61,7 @@ async def test_body_of_any_size_arrives_and_the_connection_goes_on(size: int) ->
 )
 @on_uvloop
 async def test_connection_is_kept_as_the_client_asks(raw: bytes, connection: str | None) -> None:
-    async with served(answering(Answer(200, b"1"))) as server:
+    async with served(answering(Response(200, b"1"))) as server:
         client = await server.client()
         told = await client.ask(raw)
         assert told.headers.get("connection") == connection
@@ -75,9 +75,9 @@ async def test_connection_is_kept_as_the_client_asks(raw: bytes, connection: str
 async def test_what_follows_a_last_request_is_not_served() -> None:
     begun: list[bytes] = []
 
-    async def seen(request: Request) -> Answer:
+    async def seen(request: Request) -> Response:
         begun.append(request.raw_path)
-        return Answer(200, b"1")
+        return Response(200, b"1")
 
     async with served(seen) as server:
         client = await server.client()
@@ -94,7 +94,7 @@ async def test_204_has_no_length_and_head_has_the_head_of_the_get() -> None:
         told = await client.ask(GET)
         assert (told.status, set(told.headers)) == (204, {"date"})
         assert (await client.ask(GET)).status == 204
-    async with served(answering(Answer(200, b"12345"))) as server:
+    async with served(answering(Response(200, b"12345"))) as server:
         client = await server.client()
         await client.send(HEAD + GET)
         told = await client.answer(has_body=False)
@@ -122,8 +122,8 @@ class Parts:
         finally:
             self.is_closed = True
 
-    async def __call__(self, request: Request) -> StreamedAnswer:
-        return StreamedAnswer(200, self._chunks(), b"text/plain")
+    async def __call__(self, request: Request) -> StreamedResponse:
+        return StreamedResponse(200, self._chunks(), b"text/plain")
 
 
 @on_uvloop
@@ -209,10 +209,10 @@ async def _stands_still(parts: Parts) -> None:
 async def test_line_goes_on_only_when_answers_are_taken() -> None:
     begun = 0
 
-    async def large(request: Request) -> Answer:
+    async def large(request: Request) -> Response:
         nonlocal begun
         begun += 1
-        return Answer(200, b"x" * 3_000_000)
+        return Response(200, b"x" * 3_000_000)
 
     async with served(large) as server:
         client = await server.client()
@@ -225,7 +225,7 @@ async def test_line_goes_on_only_when_answers_are_taken() -> None:
         assert begun == many
 
 
-async def _broken(request: Request) -> Answer:
+async def _broken(request: Request) -> Response:
     raise ZeroDivisionError
 
 
@@ -235,7 +235,7 @@ async def test_bug_of_the_application_cuts_the_connection_and_no_other() -> None
         client, other = await server.client(), await server.client()
         await client.send(GET)
         await _ends(server, 1)
-        server.connections.app.answer = answering(Answer(200))  # type: ignore[method-assign]
+        server.connections.app.answer = answering(Response(200))  # type: ignore[method-assign]
         assert (await other.ask(GET)).status == 200
 
 

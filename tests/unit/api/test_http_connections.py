@@ -10,7 +10,7 @@ import pytest
 from fixtures.served_app import Client, Served, on_uvloop, served, tls_contexts, until
 from forebay.api import connections as connections_module
 from forebay.api.connections import KEEP_ALIVE_SECONDS
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n"
@@ -24,7 +24,7 @@ class Slow:
         self.begun = 0
         self.cancelled = 0
 
-    async def __call__(self, request: Request) -> Answer:
+    async def __call__(self, request: Request) -> Response:
         self.begun += 1
         try:
             await request.body()
@@ -32,11 +32,11 @@ class Slow:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return Answer(200, b"done")
+        return Response(200, b"done")
 
 
-async def at_once(request: Request) -> Answer:
-    return Answer(200, await request.body() or b"1")
+async def at_once(request: Request) -> Response:
+    return Response(200, await request.body() or b"1")
 
 
 def later(server: Served, seconds: float) -> None:
@@ -114,8 +114,8 @@ async def test_body_that_does_not_go_on_is_given_up() -> None:
 
 @on_uvloop
 async def test_answer_that_is_not_taken_is_given_up() -> None:
-    async def large(request: Request) -> Answer:
-        return Answer(200, b"x" * 30_000_000)
+    async def large(request: Request) -> Response:
+        return Response(200, b"x" * 30_000_000)
 
     async with served(large) as server:
         client = await server.client()

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.intakes import intake_of
+from fixtures.scripted_dispatcher import ScriptedDispatcher
 from fixtures.served_app import Client, Served, on_both_loops, on_uvloop, served, tls_contexts, until
 from forebay.api import http_protocol
 from forebay.api.app import App
-from forebay.api.exchange import Answer, Request
+from forebay.api.body_stream import HELD_BYTES_MAX
+from forebay.api.exchange import Request, Response
 from forebay.api.http_protocol import HttpProtocol
 from forebay.api.service import Service
 from forebay.broker.messages import PopRequest, PushItem
@@ -30,7 +33,7 @@ TOO_MUCH = 4 * http_protocol.WATCHED_HELD_BYTES_MAX
 BEHIND = {
     "nothing": b"",
     "many requests": ALIVE * (3 * http_protocol.REQUESTS_IN_LINE_MAX),
-    "large body": PUSH % TOO_MUCH + b"x" * (4 * http_protocol.HELD_BYTES_MAX),
+    "large body": PUSH % TOO_MUCH + b"x" * (4 * HELD_BYTES_MAX),
     "large bodies": (PUSH % 50_000 + b"x" * 50_000) * 15,
 }
 
@@ -43,7 +46,8 @@ class Broker:
     def __init__(self) -> None:
         self.room = WaitingRoom(asyncio.get_running_loop())
         self.store = MemoryStore()
-        self.app = App(Service(self.store, self.room, SystemClock(), is_started=True))
+        clock, intake = SystemClock(), intake_of(self.store, SystemClock())
+        self.app = App(Service(self.store, self.room, clock, intake, is_started=True, dispatcher=ScriptedDispatcher()))
 
     async def push(self) -> None:
         await self.store.push([PushItem("q", "p", b"1", "a")])
@@ -186,7 +190,7 @@ class Unsent(asyncio.Transport):
 async def test_who_watches_hears_of_the_end_although_answers_are_not_taken() -> None:
     heard: list[bool] = []
 
-    async def watching(request: Request) -> Answer | None:
+    async def watching(request: Request) -> Response | None:
         await request.disconnected()
         heard.append(request.stream.is_gone)
         return None

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.intakes import intake_of
+from fixtures.scripted_dispatcher import ScriptedDispatcher
 from fixtures.served_app import CHUNKED, echo, on_both_loops, on_uvloop, served, tls_contexts, until
 from forebay.api.app import App
-from forebay.api.exchange import Answer, ClientGone, Request, StreamedAnswer
+from forebay.api.exchange import ClientGone, Request, Response, StreamedResponse
 from forebay.api.http_protocol import REQUESTS_IN_LINE_MAX
 from forebay.api.service import Service
 from forebay.broker.messages import Popped, PopRequest
@@ -32,11 +34,11 @@ class Slow:
         self.go_on = asyncio.Event()
         self.begun: list[bytes] = []
 
-    async def __call__(self, request: Request) -> Answer:
+    async def __call__(self, request: Request) -> Response:
         self.begun.append(request.raw_path)
         await self.go_on.wait()
         await request.body()
-        return Answer(200, request.raw_path)
+        return Response(200, request.raw_path)
 
 
 @pytest.mark.parametrize("count", [1, 3, REQUESTS_IN_LINE_MAX, 5 * REQUESTS_IN_LINE_MAX])
@@ -85,10 +87,10 @@ async def test_who_reads_a_body_that_will_not_come_hears_that_its_client_has_gon
     may_read = asyncio.Event()
     heard: list[str] = []
 
-    async def reading(request: Request) -> Answer:
+    async def reading(request: Request) -> Response:
         await may_read.wait()
         try:
-            return Answer(200, await request.body())
+            return Response(200, await request.body())
         except ClientGone:
             heard.append("gone")
             raise
@@ -125,10 +127,10 @@ async def test_fault_behind_what_came_whole_is_told() -> None:
 async def test_large_answers_arrive_whole() -> None:
     size = 5_000_000
 
-    async def large(request: Request) -> Answer | StreamedAnswer:
+    async def large(request: Request) -> Response | StreamedResponse:
         if request.raw_path == b"/0":
-            return Answer(200, b"x" * size)
-        return StreamedAnswer(200, _pieces(), b"text/plain")
+            return Response(200, b"x" * size)
+        return StreamedResponse(200, _pieces(), b"text/plain")
 
     async def _pieces() -> AsyncIterator[bytes]:
         for _ in range(size // 100_000):
@@ -185,7 +187,8 @@ class SlowStore(MemoryStore):
 async def _app() -> tuple[App, WaitingRoom]:
     room, store = WaitingRoom(asyncio.get_running_loop()), SlowStore()
     await store.open(room.on_available)
-    return App(Service(store, room, SystemClock(), is_started=True)), room
+    clock, intake = SystemClock(), intake_of(store, SystemClock())
+    return App(Service(store, room, clock, intake, is_started=True, dispatcher=ScriptedDispatcher())), room
 
 
 def _push(transaction_id: str) -> bytes:

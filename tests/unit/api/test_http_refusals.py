@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.served_app import CHUNKED, echo, on_uvloop, served
 from forebay.api import request_parser
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 
 MALFORMED = {
     "no method": b"NONSENSE / HTTP/1.1\r\n\r\n",
@@ -44,7 +44,7 @@ MALFORMED = {
 async def test_what_is_no_request_is_400_and_the_connection_closed(raw: bytes) -> None:
     begun: list[Request] = []
 
-    async def seen(request: Request) -> Answer:
+    async def seen(request: Request) -> Response:
         begun.append(request)
         return await echo(request)
 

@@ -8,8 +8,9 @@ import json
 import pytest
 
 from fixtures.served_app import CHUNKED, Client, Served, echo, on_uvloop, served, until
-from forebay.api.exchange import Answer, ClientGone, Request
-from forebay.api.http_protocol import HELD_BYTES_MAX, REQUESTS_IN_LINE_MAX
+from forebay.api.body_stream import HELD_BYTES_MAX
+from forebay.api.exchange import ClientGone, Request, Response
+from forebay.api.http_protocol import REQUESTS_IN_LINE_MAX
 
 
 async def echoed(*parts: bytes) -> dict[str, object]:
@@ -107,7 +108,7 @@ async def test_any_number_of_requests_to_upgrade_may_come_together() -> None:
 async def test_continue_is_sent_when_the_body_is_asked_for() -> None:
     asked = asyncio.Event()
 
-    async def patient(request: Request) -> Answer:
+    async def patient(request: Request) -> Response:
         await asked.wait()
         return await echo(request)
 
@@ -123,7 +124,7 @@ async def test_continue_is_sent_when_the_body_is_asked_for() -> None:
 
 @on_uvloop
 async def test_who_is_refused_instead_of_told_to_continue_is_closed() -> None:
-    async with served(lambda request: asyncio.sleep(0, Answer(401))) as server:
+    async with served(lambda request: asyncio.sleep(0, Response(401))) as server:
         client = await server.client()
         told = await client.ask(b"POST /p HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         assert (told.status, told.headers["connection"]) == (401, "close")
@@ -132,8 +133,8 @@ async def test_who_is_refused_instead_of_told_to_continue_is_closed() -> None:
 
 @on_uvloop
 async def test_body_that_nobody_read_does_not_become_the_next_request() -> None:
-    async def hasty(request: Request) -> Answer:
-        return Answer(404) if request.method == "POST" else await echo(request)
+    async def hasty(request: Request) -> Response:
+        return Response(404) if request.method == "POST" else await echo(request)
 
     async with served(hasty) as server:
         client = await server.client()
@@ -147,7 +148,7 @@ async def test_body_that_nobody_read_does_not_become_the_next_request() -> None:
 
 @on_uvloop
 async def test_body_above_the_limit_is_read_to_its_end_and_answered() -> None:
-    async def small(request: Request) -> Answer:
+    async def small(request: Request) -> Response:
         request.body_bytes_max = 1000
         return await echo(request)
 
@@ -173,10 +174,10 @@ async def test_body_that_nobody_asks_for_is_not_read() -> None:
     asked = asyncio.Event()
     seen: list[Request] = []
 
-    async def patient(request: Request) -> Answer:
+    async def patient(request: Request) -> Response:
         seen.append(request)
         await asked.wait()
-        return Answer(200, b"%d" % len(await request.body()))
+        return Response(200, b"%d" % len(await request.body()))
 
     async with served(patient) as server:
         client = await server.client()
@@ -193,11 +194,11 @@ async def test_requests_are_answered_in_order_and_a_long_line_is_not_read_furthe
     go_on = asyncio.Event()
     begun = 0
 
-    async def patient(request: Request) -> Answer:
+    async def patient(request: Request) -> Response:
         nonlocal begun
         begun += 1
         await go_on.wait()
-        return Answer(200, request.raw_path)
+        return Response(200, request.raw_path)
 
     async with served(patient) as server:
         client = await server.client()
@@ -221,11 +222,11 @@ def _in_line(server: Served) -> int:
 async def test_handlers_hear_that_their_client_has_gone() -> None:
     heard: list[str] = []
 
-    async def waits(request: Request) -> Answer | None:
+    async def waits(request: Request) -> Response | None:
         if request.method == "GET":
             await request.disconnected()
             heard.append("watching")
-            return Answer(200)
+            return Response(200)
         try:
             await request.body()
         except ClientGone:

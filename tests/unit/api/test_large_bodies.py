@@ -15,9 +15,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fixtures.intakes import intake_of
+from fixtures.scripted_dispatcher import ScriptedDispatcher
 from forebay.api.app import App
-from forebay.api.bodies import ITEMS_MAX, PAYLOAD_BYTES_MAX, PushBody, decoded
-from forebay.api.exchange import Answer, Request
+from forebay.api.bodies import ITEMS_MAX, PAYLOAD_BYTES_MAX, MaintenanceBody, PushBody, decoded
+from forebay.api.dispatch_bodies import CompleteLeaseBody
+from forebay.api.exchange import Request, Response
 from forebay.api.large_bodies import LARGE_BYTES_MIN, decoded_push
 from forebay.api.problems import Problem
 from forebay.api.service import Service
@@ -28,6 +31,7 @@ from forebay.testing.fake_clock import FakeClock
 from forebay.testing.memory_store import MemoryStore
 
 STEP_SECONDS_MAX = 0.02
+RUNS_MAX = 12
 MIB = 1 << 20
 
 VALUES = st.sampled_from(
@@ -78,6 +82,7 @@ def outcome(read: Any, text: bytes) -> Any:
 @example(b'{"items":[{"queue":"q","payload":"\xff"}]}')
 @example(b'{"items":[{"queue":"\\ud800","payload":1}]}')
 @example(b'{"items":null}')
+@example(b'{"items":[{"queue":"a\\u0000b","payload":1}],"items":[]}')
 @example(b"QPB1")
 def test_body_read_item_by_item_is_what_it_is_as_a_whole(text: bytes) -> None:
     assert outcome(decoded_push, text) == outcome(lambda text: decoded(PushBody, text), text)
@@ -152,21 +157,35 @@ def stepwise(work: Coroutine[Any, Any, Any], steps: list[float]) -> Generator[An
 def longest_step(
     path: str, body: bytes, headers: Sequence[tuple[bytes, bytes]] = (), *, has_runs: bool = True
 ) -> tuple[int, float]:
-    """Status, and seconds: the best of three, for a processor that is shared may be slow at times."""
+    """Status, and seconds: the best of some runs, for a processor that is shared is slow for seconds on end."""
 
     async def run() -> tuple[int, float]:
-        app = App(Service(QuickStore(has_runs), WaitingRoom(asyncio.get_running_loop()), FakeClock(), is_started=True))
+        store, clock = QuickStore(has_runs), FakeClock()
+        app = App(
+            Service(
+                store,
+                WaitingRoom(asyncio.get_running_loop()),
+                clock,
+                intake_of(store, clock),
+                is_started=True,
+                dispatcher=ScriptedDispatcher(),
+            )
+        )
         request = Request("POST", path.encode(), b"", headers)
         for start in range(0, len(body), 256 << 10):
             request.stream.feed(body[start : start + (256 << 10)])
         request.stream.end()
         steps: list[float] = []
         answer = await stepwise(app.answer(request), steps)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Response)
         return answer.status, max(steps)
 
-    runs = [asyncio.run(run()) for _ in range(3)]
-    return runs[0][0], min(seconds for _, seconds in runs)
+    best = asyncio.run(run())
+    for _ in range(RUNS_MAX - 1):
+        if best[1] < STEP_SECONDS_MAX:
+            break
+        best = min(best, asyncio.run(run()), key=lambda found: found[1])
+    return best
 
 
 def items(*texts: bytes) -> bytes:
@@ -211,4 +230,11 @@ def test_limit_of_what_is_read_at_once_is_small_enough() -> None:
         *[b'{"queue":"%d","partition":"%d","payload":1,"transactionId":"%d"}' % (n, n, n) for n in range(10_000)]
     )
     assert len(text) < LARGE_BYTES_MIN
-    assert longest_step("/api/v1/push", text)[1] < 2 * STEP_SECONDS_MAX
+    assert longest_step("/api/v1/push", text)[1] < STEP_SECONDS_MAX
+
+
+@pytest.mark.parametrize("kind", [MaintenanceBody, CompleteLeaseBody])
+def test_binary_form_of_pushes_is_unknown_elsewhere(kind: type[msgspec.Struct]) -> None:
+    with pytest.raises(Problem) as refused:
+        decoded(kind, b"QPB1")
+    assert refused.value.status == 400

@@ -10,13 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.intakes import intake_of
+from fixtures.scripted_dispatcher import ScriptedDispatcher
 from fixtures.served_app import CHUNKED, Client, on_uvloop, served, until
-from forebay.api.answer_sizes import AnswerSizes
+from forebay.api.app import App
 from forebay.api.bodies import PAYLOAD_BYTES_MAX
-from forebay.api.exchange import INLINE_BYTES_MAX, Answer, ClientGone, Request
+from forebay.api.exchange import INLINE_BYTES_MAX, ClientGone, Request, Response
 from forebay.api.memory import ANSWER_BYTES_MIN, SLOW_SECONDS, Memory
 from forebay.api.problems import Problem
-from forebay.broker.messages import ANSWER_BYTES_MAX, PopRequest
+from forebay.api.response_sizes import EXPECTED_BYTES_MIN, AnswerSizes
+from forebay.api.service import Service
+from forebay.broker.messages import ANSWER_BYTES_MAX, Popped, PopRequest, PushItem
+from forebay.broker.waiting import WaitingRoom
+from forebay.testing.fake_clock import FakeClock
+from forebay.testing.memory_store import MemoryStore
 
 MIB = 1 << 20
 
@@ -24,24 +31,24 @@ MIB = 1 << 20
 class Measured:
     """An application that reads bodies, and answers when it may."""
 
-    def __init__(self, limit: int, answer_bytes: int = 0) -> None:
+    def __init__(self, limit: int, response_bytes: int = 0) -> None:
         self.memory = Memory(limit)
         self.may_answer = asyncio.Event()
         self.read_bytes: list[int] = []
-        self._answer_bytes = answer_bytes
+        self._answer_bytes = response_bytes
 
-    async def answer(self, request: Request) -> Answer | None:
+    async def answer(self, request: Request) -> Response | None:
         request.memory = self.memory
         try:
             self.read_bytes.append(len(await request.text()))
             await self.may_answer.wait()
         except Problem as problem:
-            return Answer(problem.status, headers=problem.headers)
+            return Response(problem.status, headers=problem.headers)
         except ClientGone:
             return None
         finally:
             request.end()
-        return Answer(200, bytes(self._answer_bytes))
+        return Response(200, bytes(self._answer_bytes))
 
 
 def head_of(size: int, *headers: str) -> bytes:
@@ -168,12 +175,60 @@ def test_next_answer_is_expected_to_be_like_those_before_it() -> None:
     unknown = ANSWER_BYTES_MAX, PAYLOAD_BYTES_MAX
     assert sizes.expected(pop_of("orders", 1)) == unknown
     sizes.learn(pop_of("orders", 10), 5, 5000)
-    assert sizes.expected(pop_of("orders", 10)) == (10_000, 1000)
+    assert sizes.expected(pop_of("orders", 10)) == (EXPECTED_BYTES_MIN, 1000)
+    assert sizes.expected(pop_of("orders", 1000)) == (1_000_000, 1000)
     assert sizes.expected(pop_of("clicks", 10)) == unknown
     sizes.learn(pop_of("orders", 10), 1, MIB)
     sizes.learn(pop_of("orders", 10), 1, 10)
     assert MIB / 2 < sizes.expected(pop_of("orders", 1))[0] < MIB
     assert sizes.expected(pop_of("orders", 10_000))[0] == ANSWER_BYTES_MAX
+
+
+class ReservedStore(MemoryStore):
+    """Notes what pops under way may read, and what they have read, beside the memory that is taken for them."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeClock())
+        self.memory = Memory()
+        self.under_way = 0
+        self.given: list[list[int]] = []
+
+    async def pop(self, request: PopRequest) -> Popped:
+        self.under_way += request.bytes_max
+        assert self.under_way <= self.memory.used
+        await asyncio.sleep(0.01)
+        popped = await super().pop(request)
+        self.given.append([len(message.payload) for message in popped.messages])
+        self.under_way -= request.bytes_max
+        return popped
+
+
+async def test_pops_read_no_more_than_was_taken_for_them_when_messages_become_large() -> None:
+    """But for the last message of each."""
+    store = ReservedStore()
+    room = WaitingRoom(asyncio.get_running_loop())
+    await store.open(room.on_available)
+    clock, intake = FakeClock(), intake_of(store, FakeClock())
+    dispatcher = ScriptedDispatcher()
+    service = Service(store, room, clock, intake, is_started=True, dispatcher=dispatcher, memory=store.memory)
+    app = App(service)
+
+    async def pop() -> None:
+        request = Request("GET", b"/api/v1/pop/queue/orders", b"batch=100")
+        request.stream.end()
+        answer = await app.answer(request)
+        assert isinstance(answer, Response)
+        assert answer.status == 200
+
+    await store.push([PushItem("orders", "small", b'"x"', "small")])
+    await pop()
+    large = b'"' + b"x" * 100_000 + b'"'
+    await store.push([PushItem("orders", f"p{n // 20}", large, f"m{n}") for n in range(100)])
+    store.given.clear()
+    await asyncio.gather(*[pop() for _ in range(5)])
+    assert [len(sizes) for sizes in store.given] == [3] * 5
+    assert all(sum(sizes[:-1]) < EXPECTED_BYTES_MIN for sizes in store.given)
+    assert (store.under_way, store.memory.used) == (0, 0)
 
 
 # slow clients
@@ -231,16 +286,16 @@ async def test_slow_body_is_refused_when_another_waits_for_its_room() -> None:
 async def test_body_that_takes_longer_than_allowed_is_refused() -> None:
     memory = Memory(10 * MIB)
 
-    async def answer(request: Request) -> Answer:
+    async def answer(request: Request) -> Response:
         request.memory = memory
         request.body_seconds_max = 0.05
         try:
             await request.text()
         except Problem as problem:
-            return Answer(problem.status, headers=problem.headers)
+            return Response(problem.status, headers=problem.headers)
         finally:
             request.end()
-        return Answer(200)
+        return Response(200)
 
     async with served(answer) as server:
         client = await server.client()
@@ -252,7 +307,7 @@ async def test_body_that_takes_longer_than_allowed_is_refused() -> None:
 
 @on_uvloop
 async def test_slow_reader_of_an_answer_is_cut_off_when_others_wait_for_its_room() -> None:
-    app = Measured(64 * MIB, answer_bytes=60 * MIB)
+    app = Measured(64 * MIB, response_bytes=60 * MIB)
     app.may_answer.set()
     async with served(app) as server:
         slow = await server.client()
@@ -418,7 +473,7 @@ async def test_body_above_the_limit_takes_no_more_than_the_limit() -> None:
 
 @on_uvloop
 async def test_answer_counts_until_its_client_has_taken_it() -> None:
-    app = Measured(64 * MIB, answer_bytes=20 * MIB)
+    app = Measured(64 * MIB, response_bytes=20 * MIB)
     app.may_answer.set()
     async with served(app) as server:
         client = await server.client()

@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from fixtures.intakes import intake_of
+from fixtures.scripted_dispatcher import ScriptedDispatcher
 from forebay.api.app import App
 from forebay.api.exchange import Request
 from forebay.api.service import Service
@@ -35,7 +37,8 @@ class Client:
     """One request, and whether its client is still there."""
 
     def __init__(self, store: MemoryStore, room: WaitingRoom, query: str) -> None:
-        app = App(Service(store=store, waiting=room, clock=FakeClock(), is_started=True))
+        clock, intake = FakeClock(), intake_of(store, FakeClock())
+        app = App(Service(store, room, clock, intake, is_started=True, dispatcher=ScriptedDispatcher()))
         self._request = Request("GET", b"/api/v1/pop/queue/q", query.encode())
         self._request.stream.end()
         self.task = asyncio.create_task(app.answer(self._request))

@@ -18,12 +18,12 @@ def test_a_query_that_comes_again_means_the_same() -> None:
     first, again = question_of(asking(query)), question_of(asking(query))
     assert first == again
     assert (first.is_waiting, first.timeout_ms, first.is_autopilot) == (True, 250, False)
-    asked = first.asked
+    asked = first.wanted
     assert (asked.batch, asked.group, asked.auto_ack, asked.partitions, asked.queue) == (7, "g", True, 3, "")
 
 
 def test_queries_that_differ_are_not_taken_for_each_other() -> None:
-    sizes = [question_of(asking(b"batch=%d" % size)).asked.batch for size in range(1, 2_000)]
+    sizes = [question_of(asking(b"batch=%d" % size)).wanted.batch for size in range(1, 2_000)]
     assert sizes == list(range(1, 2_000))
 
 
@@ -44,20 +44,20 @@ def test_columns_are_answered_to_who_asks_for_them() -> None:
 
 
 def test_the_server_chooses_only_what_was_left_out() -> None:
-    assert question_of(asking(b"autopilot=true")).asked.batch == AUTOPILOT_BATCH
-    assert question_of(asking(b"autopilot=true&batch=5")).asked.batch == 5
+    assert question_of(asking(b"autopilot=true")).wanted.batch == AUTOPILOT_BATCH
+    assert question_of(asking(b"autopilot=true&batch=5")).wanted.batch == 5
 
 
 @pytest.mark.parametrize("mode", ["", "all", "from_beginning", "earliest", "from", "timestamp", "sometimes"])
 def test_a_group_starts_at_the_beginning_unless_it_says_new_or_a_time(mode: str) -> None:
-    asked = question_of(asking(b"subscriptionMode=" + mode.encode())).asked
+    asked = question_of(asking(b"subscriptionMode=" + mode.encode())).wanted
     assert (asked.subscription_mode, asked.subscription_from_us) == ("all", 0)
-    timed = question_of(asking(b"subscriptionFrom=1970-01-01T00:00:02Z&subscriptionMode=" + mode.encode())).asked
+    timed = question_of(asking(b"subscriptionFrom=1970-01-01T00:00:02Z&subscriptionMode=" + mode.encode())).wanted
     assert (timed.subscription_mode, timed.subscription_from_us) == ("from", 2_000_000)
-    now = question_of(asking(b"subscriptionFrom=now&subscriptionMode=" + mode.encode())).asked
+    now = question_of(asking(b"subscriptionFrom=now&subscriptionMode=" + mode.encode())).wanted
     assert now.subscription_mode == "new"
 
 
 @pytest.mark.parametrize("mode", [b"new", b"new-only"])
 def test_a_new_group_may_start_behind_what_is_there(mode: bytes) -> None:
-    assert question_of(asking(b"subscriptionMode=" + mode)).asked.subscription_mode == "new"
+    assert question_of(asking(b"subscriptionMode=" + mode)).wanted.subscription_mode == "new"

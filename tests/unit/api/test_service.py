@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from fixtures.intakes import intake_of
+from fixtures.scripted_dispatcher import ScriptedDispatcher
 from fixtures.store_steps import push
 from forebay.api.retention import Ages
 from forebay.api.service import Service
@@ -17,7 +19,15 @@ async def test_traces_are_removed_when_their_time_is_over() -> None:
     clock = FakeClock()
     store = MemoryStore(clock)
     room = WaitingRoom(asyncio.get_running_loop())
-    service = Service(store, room, clock, retention_seconds=0.001, ages=Ages(trace_seconds=60))
+    service = Service(
+        store,
+        room,
+        clock,
+        intake_of(store, clock, is_store_open=False),
+        retention_seconds=0.001,
+        ages=Ages(trace_seconds=60),
+        dispatcher=ScriptedDispatcher(),
+    )
     await service.start()
     [pushed] = await push(store, "a")
     await store.add_trace(TraceEvent(pushed.partition_id, "a", "g", "info", (), b"{}", clock.now_us()))

@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from fixtures.intakes import intake_of
+from fixtures.scripted_dispatcher import ScriptedDispatcher
 from fixtures.served_app import on_uvloop, served, until
 from forebay.api.app import App
 from forebay.api.service import Service
-from forebay.broker.arrow.outgoing import of_messages
 from forebay.broker.bulk import RangeRequest
 from forebay.broker.messages import Message
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import SystemClock
 from forebay.errors import StoreUnavailable
 from forebay.testing.memory_store import MemoryStore
+from forebay.testing.memory_store.arrow import of_messages
 
 END_MARKER = b"\xff\xff\xff\xff\0\0\0\0"
 ROW = Message(1, "q", "p", "1-1", "t", "", 1, b"1", b"", False)
@@ -43,7 +45,16 @@ class BreakingStore(MemoryStore):
 
 
 def app_on(store: MemoryStore) -> App:
-    return App(Service(store, WaitingRoom(asyncio.get_running_loop()), SystemClock(), is_started=True))
+    return App(
+        Service(
+            store,
+            WaitingRoom(asyncio.get_running_loop()),
+            SystemClock(),
+            intake_of(store, SystemClock()),
+            is_started=True,
+            dispatcher=ScriptedDispatcher(),
+        )
+    )
 
 
 GET = b"GET /api/v1/arrow/queues/q HTTP/1.1\r\nHost: h\r\n\r\n"

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from forebay.broker.delivery import (
     COMPLETED,
     STATUSES,
-    Answer,
     DeliveryState,
     Pending,
+    Verdict,
     acknowledge,
 )
 from forebay.broker.delivery.answering import judged_one_by_one
@@ -42,7 +42,7 @@ def leased(found: list[tuple[str, int, bool, bool]]) -> DeliveryState:
 def test_answers_get_what_they_get_one_by_one(
     found: list[tuple[str, int, bool, bool]], answers: list[tuple[str, str]]
 ) -> None:
-    state, given_answers = leased(found), [Answer(*answer) for answer in answers]
+    state, given_answers = leased(found), [Verdict(*answer) for answer in answers]
     expected = judged_one_by_one(state, given_answers, OPTIONS, NOW)
     assert acknowledge(state, "lease", given_answers, OPTIONS, now_us=NOW) == expected
 
@@ -52,7 +52,7 @@ def test_answers_get_what_they_get_one_by_one(
 @example(found=[("a", 1, True, False), ("a", 1, True, False)])
 @example(found=[("a", 1, True, False), ("b", 1, False, False)])
 def test_a_batch_completed_in_order_gets_what_it_gets_one_by_one(found: list[tuple[str, int, bool, bool]]) -> None:
-    state, answers = leased(found), [Answer(name, COMPLETED) for name, *_ in found]
+    state, answers = leased(found), [Verdict(name, COMPLETED) for name, *_ in found]
     expected = judged_one_by_one(state, answers, OPTIONS, NOW)
     assert acknowledge(state, "lease", answers, OPTIONS, now_us=NOW) == expected
 
@@ -60,7 +60,7 @@ def test_a_batch_completed_in_order_gets_what_it_gets_one_by_one(found: list[tup
 def test_a_batch_completed_in_order_ends_its_lease_and_moves_the_cursor_behind_it() -> None:
     state = leased([("a", 1, True, False), ("b", 2, True, False)])
     judged, dead, after = acknowledge(
-        state, "lease", [Answer("a", COMPLETED), Answer("b", COMPLETED)], OPTIONS, now_us=NOW
+        state, "lease", [Verdict("a", COMPLETED), Verdict("b", COMPLETED)], OPTIONS, now_us=NOW
     )
     assert [(one.is_accepted, one.is_released) for one in judged] == [(True, True), (True, True)]
     assert (dead, after) == ([], DeliveryState(11, finished=7))
@@ -68,6 +68,6 @@ def test_a_batch_completed_in_order_ends_its_lease_and_moves_the_cursor_behind_i
 
 @given(keys=st.lists(st.tuples(*[st.sampled_from("ab")] * 3), max_size=6))
 def test_answers_are_put_together_by_partition_group_and_lease(keys: list[tuple[str, str, str]]) -> None:
-    found = judged_together([Acknowledgement(*key, Answer("id", COMPLETED)) for key in keys])
+    found = judged_together([Acknowledgement(*key, Verdict("id", COMPLETED)) for key in keys])
     assert list(found) == list(dict.fromkeys(keys))
     assert all(places == [place for place, one in enumerate(keys) if one == key] for key, places in found.items())

@@ -12,12 +12,12 @@ from forebay.broker.delivery import (
     LEASE_INVALID,
     NOT_IN_LEASE,
     RETRY,
-    Answer,
     Candidates,
     Claim,
     DeliveryState,
     Lease,
     Pending,
+    Verdict,
     acknowledge,
     claim,
     decode_state,
@@ -44,8 +44,8 @@ def taken(state: DeliveryState, *seqs: int, now_us: int = NOW, options: QueueOpt
     return found
 
 
-def answers(status: str, *seqs: int) -> list[Answer]:
-    return [Answer(f"t{seq}", status, "broken" if status in (FAILED, DEAD) else "") for seq in seqs]
+def answers(status: str, *seqs: int) -> list[Verdict]:
+    return [Verdict(f"t{seq}", status, "broken" if status in (FAILED, DEAD) else "") for seq in seqs]
 
 
 def test_a_partition_is_leased_to_one_consumer_at_a_time() -> None:
@@ -138,11 +138,11 @@ def test_a_message_is_answered_once() -> None:
 def test_messages_of_one_id_are_answered_one_after_the_other() -> None:
     state = DeliveryState(0, tuple(Pending(seq, name, 1, is_leased=True) for seq, name in enumerate("xxy", 1)), "lease")
     state = extended(state, now_us=NOW, seconds=60)
-    one = Answer("x", COMPLETED)
+    one = Verdict("x", COMPLETED)
     judged, _, after = acknowledge(state, "lease", [one], OPTIONS, now_us=NOW)
     assert [(found.is_accepted, found.is_released) for found in judged] == [(True, False)]
     assert after.cursor_seq == 1
-    judged, _, after = acknowledge(after, "lease", [one, Answer("y", COMPLETED), one], OPTIONS, now_us=NOW)
+    judged, _, after = acknowledge(after, "lease", [one, Verdict("y", COMPLETED), one], OPTIONS, now_us=NOW)
     assert [(found.is_accepted, found.is_released) for found in judged] == [(True, True), (True, True), (False, True)]
     assert (after.cursor_seq, after.lease_id) == (3, "")
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from forebay.broker import waiting
-from forebay.broker.waiting import LOOK_SECONDS_MIN, NET_LINES_MAX, PARTITION_LOOKS_MIN, Visit, WaitingRoom, Wanted
+from forebay.broker.waiting import LOOK_SECONDS_MIN, NET_LISTS_MAX, PARTITION_LOOKS_MIN, Visit, WaitingRoom, Wanted
 
 Q = Wanted("group", "q")
 FAR = 3600.0
@@ -187,13 +187,13 @@ def test_net_wakes_one_of_each_line_and_what_it_finds_wakes_the_next() -> None:
 
 def test_net_reaches_every_line_in_turn() -> None:
     async def law(room: WaitingRoom) -> None:
-        consumers = await parked(room, *(Wanted("group", f"q{n}") for n in range(NET_LINES_MAX + 50)))
+        consumers = await parked(room, *(Wanted("group", f"q{n}") for n in range(NET_LISTS_MAX + 50)))
         room.cast_net()
         await settled()
-        assert len(woken(consumers)) == NET_LINES_MAX
+        assert len(woken(consumers)) == NET_LISTS_MAX
         room.cast_net()
         await settled()
-        assert len(woken(consumers)) == NET_LINES_MAX + 50
+        assert len(woken(consumers)) == NET_LISTS_MAX + 50
 
     run(law)
 
@@ -267,7 +267,7 @@ def test_nothing_is_remembered_of_those_who_left() -> None:
         await settled()
         for consumer in consumers:
             consumer.visit.leave()
-        held = (room._lines, room._for_queue, room._for_partitions_of, room._for_partition, room._selecting)
+        held = (room._lists, room._for_queue, room._for_partitions_of, room._for_partition, room._selecting)
         assert not any(held)
 
     run(law)
@@ -302,7 +302,7 @@ def test_line_that_is_empty_forgets_its_time() -> None:
     async def law(room: WaitingRoom) -> None:
         (consumer,) = await parked(room, Q)
         consumer.visit.look_again_in(FAR)
-        timer = consumer.visit.line.timer
+        timer = consumer.visit.waiting.timer
         assert timer is not None
         consumer.visit.abandon()
         await settled()

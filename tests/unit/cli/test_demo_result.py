@@ -14,21 +14,26 @@ import typer
 
 from forebay.cli.demo.clicks import Clicks, users
 from forebay.cli.demo.findings import table_of
-from forebay.cli.demo.result import Comparison, DemoResult, Pushing, compare, latency_of
+from forebay.cli.demo.result import Audit, Comparison, Delivery, DemoResult, Pushing, compare, latency_of
 from forebay.cli.demo_command import show_result
 from forebay.cli.output import Format
 
 EXACT = Comparison(expected=3, found=3, lost=0, duplicated=0, wrong=0)
 RIGHT = DemoResult(
-    asked_for=1000,
+    requested=1000,
     pushing=Pushing(1000, 750, 0, 1.0, 1.0),
     pushed=EXACT,
     joined=EXACT,
     per_minute=EXACT,
     parquet=EXACT,
+    scored=EXACT,
+    delivery=Delivery(EXACT, EXACT, requests=9, sent_again=500, away_seconds=10.0),
+    parcels={"COMPLETE": 7},
+    audit=Audit(is_balanced=True, queues=9, messages=12, differences=[]),
     backlog_clicks_per_second=1.0,
     latency=None,
     spark_start_seconds=1.0,
+    worker_seconds=1.0,
     seconds=1.0,
     rows=[],
 )
@@ -57,7 +62,7 @@ def test_nothing_is_complained_about_when_all_is_right() -> None:
     assert RIGHT.complaints() == []
 
 
-@pytest.mark.parametrize("place", ["pushed", "joined", "per_minute", "parquet"])
+@pytest.mark.parametrize("place", ["pushed", "joined", "per_minute", "parquet", "scored"])
 @pytest.mark.parametrize("fault", ["lost", "duplicated", "wrong"])
 def test_one_fault_in_any_place_is_a_complaint(place: str, fault: str) -> None:
     faulty: dict[str, Any] = {place: replace(EXACT, **{fault: 1})}
@@ -65,6 +70,29 @@ def test_one_fault_in_any_place_is_a_complaint(place: str, fault: str) -> None:
     (complaint,) = result.complaints()
     assert f"1 {fault}" in complaint
     assert getattr(result, fault) == 1
+
+
+@pytest.mark.parametrize("fault", ["lost", "duplicated", "wrong"])
+@pytest.mark.parametrize("place", ["clicks", "samples"])
+def test_one_fault_at_the_destination_is_a_complaint(place: str, fault: str) -> None:
+    faulty: dict[str, Any] = {place: replace(EXACT, **{fault: 1})}
+    result = replace(RIGHT, delivery=replace(RIGHT.delivery, **faulty))
+    (complaint,) = result.complaints()
+    assert f"1 {fault}" in complaint
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"parcels": {"COMPLETE": 6, "ERROR": 1}}, "1 ERROR"),
+        ({"parcels": {}}, "there are none"),
+        ({"audit": Audit(False, 9, 12, ["clicks: 3 messages are stored"])}, "clicks: 3 messages are stored"),
+        ({"delivery": replace(RIGHT.delivery, away_seconds=0.0)}, "never away"),
+    ],
+)
+def test_what_did_not_end_as_it_has_to_is_a_complaint(change: dict[str, Any], told: str) -> None:
+    (complaint,) = replace(RIGHT, **change).complaints()
+    assert told in complaint
 
 
 @pytest.mark.parametrize("output_format", list(Format))

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from fixtures.served_app import on_uvloop, served
-from forebay.api.exchange import Answer, Request, refusal
+from forebay.api.exchange import Request, Response, refusal
 from forebay.api.memory import Memory
 from forebay.api.problems import not_found
 from forebay.client import AsyncClient
@@ -20,20 +20,20 @@ class OlderServer:
         self.asked: list[str] = []
         self.acknowledged: list[str] = []
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> Response:
         path = request.raw_path.decode()
         self.asked.append(path)
         if path == "/api/v1/ack/batch":
             entries = json.loads(await request.body())["acknowledgments"]
             self.acknowledged += [entry["transactionId"] for entry in entries]
-            return Answer(200, json.dumps([{"success": True} for _ in entries]).encode())
+            return Response(200, json.dumps([{"success": True} for _ in entries]).encode())
         if path.startswith("/api/v1/pop/"):
             messages = [
                 {"transactionId": name, "partitionId": "1-1", "partition": "p", "createdAt": "now", "data": {"n": name}}
                 for name in "ab"
             ]
             numbered = [{**message, "seq": seq, "attempts": 1} for seq, message in enumerate(messages)]
-            return Answer(200, json.dumps({"queue": "q", "leaseId": "lease", "messages": numbered}).encode())
+            return Response(200, json.dumps({"queue": "q", "leaseId": "lease", "messages": numbered}).encode())
         return refusal(not_found("nothing here"))
 
 

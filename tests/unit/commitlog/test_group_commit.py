@@ -1,17 +1,15 @@
-"""Group commit: who waits together is committed together, and nobody waits for ever."""
+"""Group commit: what waits together is committed together, and no thread waits for ever."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
-
-import pytest
+from typing import Any
 
 from forebay.commitlog.group_commit import GroupCommit
 
 
 class SlowDisk:
-    """Commits when it is told to, and remembers the groups."""
+    """Commits when the test says so, and remembers the groups."""
 
     def __init__(self) -> None:
         self.groups: list[list[int]] = []
@@ -34,7 +32,7 @@ def in_threads(group: GroupCommit[int, int], items: range) -> tuple[list[threadi
     def submit(item: int) -> None:
         try:
             results[item] = group.submit(item, 1)
-        except OSError as error:
+        except (OSError, KeyboardInterrupt) as error:
             results[item] = error
 
     threads = [threading.Thread(target=submit, args=(item,), daemon=True) for item in items]
@@ -85,7 +83,7 @@ def test_a_group_stops_at_its_size_but_always_holds_one() -> None:
     assert alone.submit(5, 100) == 5
 
 
-def test_a_failure_reaches_everybody_in_the_group_and_nobody_else() -> None:
+def test_a_failure_reaches_every_thread_of_the_group_and_no_other() -> None:
     disk = SlowDisk()
     group: GroupCommit[int, int] = GroupCommit(disk.commit, group_bytes_max=1000)
     threads, first = in_threads(group, range(1))
@@ -103,50 +101,6 @@ def test_a_failure_reaches_everybody_in_the_group_and_nobody_else() -> None:
     assert first == {0: 0}
     assert all(isinstance(result, OSError) for result in results.values())
     assert group.submit(9, 1) == 90
-
-
-def test_event_loops_and_threads_share_groups() -> None:
-    disk = SlowDisk()
-    group: GroupCommit[int, int] = GroupCommit(disk.commit, group_bytes_max=1000)
-
-    async def both() -> list[int]:
-        first = asyncio.create_task(group.submit_async(0, 1))
-        await asyncio.to_thread(disk.started.acquire)
-        threads, results = in_threads(group, range(1, 4))
-        await asyncio.to_thread(wait_until_waiting, group, 3)
-        others = [asyncio.create_task(group.submit_async(item, 1)) for item in range(4, 8)]
-        await asyncio.to_thread(wait_until_waiting, group, 7)
-        disk.may_finish.release()
-        disk.may_finish.release()
-        answers = await asyncio.gather(first, *others)
-        for thread in threads:
-            await asyncio.to_thread(thread.join, 10)
-        assert results == {item: item * 10 for item in range(1, 4)}
-        return answers
-
-    assert asyncio.run(both()) == [0, 40, 50, 60, 70]
-    assert [len(found) for found in disk.groups] == [1, 7]
-
-
-def test_a_cancelled_wait_does_not_hold_up_the_others() -> None:
-    disk = SlowDisk()
-    group: GroupCommit[int, int] = GroupCommit(disk.commit, group_bytes_max=1000)
-
-    async def cancel() -> int:
-        first = asyncio.create_task(group.submit_async(0, 1))
-        await asyncio.to_thread(disk.started.acquire)
-        second = asyncio.create_task(group.submit_async(1, 1))
-        third = asyncio.create_task(group.submit_async(2, 1))
-        await asyncio.to_thread(wait_until_waiting, group, 2)
-        second.cancel()
-        disk.may_finish.release()
-        disk.may_finish.release()
-        with pytest.raises(asyncio.CancelledError):
-            await second
-        return await first + await third
-
-    assert asyncio.run(cancel()) == 20
-    assert disk.groups == [[0], [1, 2]]
 
 
 def test_work_that_may_not_join_waits_for_the_next_group() -> None:
@@ -167,14 +121,42 @@ def test_work_that_may_not_join_waits_for_the_next_group() -> None:
     assert disk.groups == [[0], [2, 4], [3], [6]]
 
 
-def test_executor_that_refuses_hangs_nobody() -> None:
-    """As at the end of a process, when the loop's pool is shut down and something is still to be written."""
-    group: GroupCommit[int, int] = GroupCommit(lambda work: [item * 10 for item in work], group_bytes_max=100)
+class InterruptedGate:
+    """Raises in the thread that waits, at the moment at which that thread has been given the lead."""
 
-    async def submit() -> list[int]:
-        await asyncio.get_running_loop().shutdown_default_executor()
-        first = await asyncio.wait_for(group.submit_async(1, 1), 30)
-        return [first, *await asyncio.wait_for(asyncio.gather(group.submit_async(2, 1), group.submit_async(3, 1)), 30)]
+    def __init__(self, gate: threading.Lock) -> None:
+        self._gate = gate
 
-    assert asyncio.run(submit()) == [10, 20, 30]
-    assert group.submit(4, 1) == 40, "nobody leads any more"
+    def acquire(self, blocking: bool = True) -> bool:
+        if not blocking:
+            return self._gate.acquire(blocking=False)
+        self._gate.acquire()
+        self._gate.release()
+        raise KeyboardInterrupt
+
+    def release(self) -> None:
+        self._gate.release()
+
+
+class Interrupting(GroupCommit[int, int]):
+    def _wait(self, ticket: Any) -> None:
+        if ticket.work == 1:
+            ticket.gate = InterruptedGate(ticket.gate)
+        super()._wait(ticket)
+
+
+def test_a_thread_that_is_interrupted_with_the_lead_commits_what_waits_behind_it() -> None:
+    disk = SlowDisk()
+    group = Interrupting(disk.commit, group_bytes_max=1000)
+    first, _ = in_threads(group, range(1))
+    disk.started.acquire()
+    interrupted, outcome = in_threads(group, range(1, 2))
+    wait_until_waiting(group, 1)
+    others, results = in_threads(group, range(2, 5))
+    wait_until_waiting(group, 4)
+    for _ in range(2):
+        disk.may_finish.release()
+    for thread in first + interrupted + others:
+        thread.join(60)
+    assert results == {item: item * 10 for item in range(2, 5)}
+    assert isinstance(outcome[1], KeyboardInterrupt)

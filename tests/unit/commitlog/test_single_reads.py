@@ -18,7 +18,7 @@ from forebay.commitlog.chunk import Chunk
 from forebay.commitlog.columns import BodyRefused, decode
 from forebay.commitlog.plain import HEADERS, PARTITION, TRACE_ID, TRANSACTION_ID, PlainRecord
 from forebay.commitlog.single_reads import _WINDOW_BYTES
-from forebay.commitlog.state import Place
+from forebay.commitlog.state import RecordPosition
 from forebay.errors import RangeGone, SegmentDamaged
 from forebay.filesystem import RealFile
 from forebay.model.message import MessageBatch
@@ -67,11 +67,11 @@ def test_no_body_makes_it_fail_otherwise_than_by_refusing(batch: MessageBatch, d
         pass
 
 
-def filled(log: CommitLog, sizes: list[int]) -> list[Place]:
+def filled(log: CommitLog, sizes: list[int]) -> list[RecordPosition]:
     return [log.append_record(MessageBatch([os.urandom(size)], [log.next_seq])) for size in sizes]
 
 
-def check(log: CommitLog, place: Place, size: int) -> None:
+def check(log: CommitLog, place: RecordPosition, size: int) -> None:
     record = log.read_record(place.first_seq, place.position)
     assert record.created_us() == [place.first_seq], "each was created at the time that is its seq"
     assert Payloads(record.payloads(0, 1)).ends() == [size]

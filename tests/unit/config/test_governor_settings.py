@@ -147,10 +147,54 @@ def test_a_profile_has_its_mode(profile: str, mode: str) -> None:
     assert load(flags={"profile": profile}).settings.exporter.queue.mode == mode
 
 
-def test_a_share_of_memory_is_the_limit_of_a_queue() -> None:
-    queue = load(flags={"--queue-memory-percent": "0.10"}).settings.exporter.queue
-    assert _limits(queue).bytes_max == int(0.10 * memory_limit_bytes())
-    assert _limits(load().settings.exporter.queue).bytes_max == 256 << 20
+def test_the_limit_of_all_sends_may_stand_beside_the_others_of_the_pipeline(tmp_path: Path) -> None:
+    written = "exporter: {queue: {max_concurrent_sends: 2, global_send_limit: 64}}"
+    found = loaded(written, tmp_path).values()
+    assert (found["exporter.queue.max_concurrent_sends"], found["exporter.global_send_limit"]) == (2, 64)
+    assert load(flags={"--queue-global-send-limit": "32"}).values()["exporter.global_send_limit"] == 32
+
+
+TENTH = int(0.10 * memory_limit_bytes())
+DEFAULT = 256 << 20
+
+
+@pytest.mark.parametrize(
+    ("flags", "bytes_max"),
+    [
+        ({}, DEFAULT),
+        ({"--queue-memory-percent": "0.10"}, TENTH),
+        ({"--queue-memory-percent": "0.10", "--queue-max-bytes": "1Gi"}, 1 << 30),
+        ({"--queue-memory-percent": "0.10", "--queue-mode": "hybrid"}, TENTH),
+        ({"--queue-memory-percent": "0.10", "--queue-mode": "disk"}, DEFAULT),
+        ({"--queue-memory-percent": "0.10", "profile": "minimal"}, TENTH),
+        ({"profile": "minimal"}, 64 << 20),
+    ],
+)
+def test_a_share_of_memory_is_the_limit_where_none_is_written_and_never_of_a_disk(
+    flags: dict[str, object], bytes_max: int
+) -> None:
+    assert _limits(load(flags=flags).settings.exporter.queue).bytes_max == bytes_max
+
+
+@pytest.mark.parametrize(
+    ("base", "own", "bytes_max"),
+    [
+        ("memory_percent: 0.10", "max_size: 5", TENTH),
+        ("memory_percent: 0.10", "max_bytes: 1Gi", 1 << 30),
+        ("memory_percent: 0.10", "mode: disk", DEFAULT),
+        ("memory_percent: 0.10, mode: disk", "mode: memory", TENTH),
+        ("max_bytes: 1Gi", "memory_percent: 0.10", TENTH),
+        ("max_bytes: 1Gi, memory_percent: 0.20", "max_size: 5", 1 << 30),
+        ("max_size: 5", "memory_percent: 0.10, max_bytes: 1Gi", 1 << 30),
+    ],
+)
+def test_the_limit_that_stands_with_a_destination_is_nearer(
+    base: str, own: str, bytes_max: int, tmp_path: Path
+) -> None:
+    written = f"exporter: {{queue: {{{base}}}}}\n"
+    written += f"destinations: [{{name: d, type: http, url: 'http://d', queue: {{{own}}}}}]\n"
+    [destination] = loaded(written, tmp_path).destinations
+    assert _limits(destination.queue).bytes_max == bytes_max
 
 
 def test_memory_is_limited_by_the_process_own_cgroup_and_those_above_it(tmp_path: Path) -> None:
@@ -184,3 +228,34 @@ def test_a_receiver_that_leads_nowhere_is_a_fault_of_its_line(to: str, tmp_path:
     assert fault.key == "receivers.otlp_http.to"
     if to:
         assert fault.origin.endswith("forebay.yaml line 4")
+
+
+def test_mode_and_type_that_differ_are_a_fault_and_both_alike_are_none(tmp_path: Path) -> None:
+    queue = "{mode: memory, type: disk}"
+    for written in (f"exporter: {{queue: {queue}}}", f"destinations: [{{{HTTP}, queue: {queue}}}]"):
+        with pytest.raises(SettingsRefused, match="mode") as refused:
+            loaded(written, tmp_path)
+        [fault] = refused.value.faults
+        assert (fault.key.rpartition(".")[2], fault.value) == ("type", "disk")
+        assert fault.origin.endswith("forebay.yaml line 1")
+        found = loaded(written.replace("type: disk", "type: memory"), tmp_path)
+        assert found.settings.exporter.queue.mode == "memory"
+
+
+def test_flags_that_name_two_modes_are_a_fault() -> None:
+    with pytest.raises(SettingsRefused) as refused:
+        load(flags={"--queue-mode": "hybrid", "--queue-type": "disk"})
+    [fault] = refused.value.faults
+    assert fault.allowed == "one value for exporter.queue.mode: flag --queue-mode has another one"
+    assert load(flags={"--queue-mode": "disk", "--queue-type": "disk"}).settings.exporter.queue.mode == "disk"
+    with pytest.raises(SettingsRefused):
+        load(flags={"exporter.queue.mode": "memory", "--queue-type": "disk"})
+
+
+def test_a_type_in_a_stronger_layer_overrides_a_mode(tmp_path: Path) -> None:
+    file = tmp_path / "forebay.yaml"
+    file.write_text("exporter: {queue: {mode: memory}}")
+    assert load(file=file, flags={"--queue-type": "disk"}).settings.exporter.queue.mode == "disk"
+
+
+HTTP = "name: d, type: http, url: 'http://d'"

@@ -65,8 +65,8 @@ def test_each_layer_overrides_the_ones_before_it(file: Path) -> None:
 def test_strongest_layer_chooses_the_profile(file: Path) -> None:
     file.write_text("profile: performance\n")
     loaded = load(file=file, environ={"FOREBAY_PROFILE": "minimal"})
-    assert loaded.settings.log.record_size == 1024**2
-    assert origin(loaded, "log.record_size") == "profile minimal"
+    assert loaded.settings.log.read_chunk == 256 * 1024
+    assert origin(loaded, "log.read_chunk") == "profile minimal"
     assert origin(loaded, "profile") == "environment FOREBAY_PROFILE"
     assert load(file=file).settings.log.compression == "never"
 
@@ -130,7 +130,7 @@ def test_unknown_key_is_refused_with_what_exists_the_nearest_first(file: Path) -
 def test_unknown_section_is_one_fault_whatever_it_holds(file: Path) -> None:
     file.write_text("telepathy:\n  a: 1\n  b: 2\n")
     [fault] = faults_of(file)
-    assert (fault.key, fault.value) == ("telepathy", {"a": 1, "b": 2})
+    assert (fault.key, fault.value) == ("telepathy", "{…}")
     assert fault.allowed == "a known key: " + ", ".join(KEYS)
 
 
@@ -173,7 +173,7 @@ def test_only_values_from_the_file_are_counted_as_its_own(file: Path) -> None:
 
 @given(
     layers=st.lists(
-        st.dictionaries(st.sampled_from(["log.segment_size", "log.record_size", "log.read_chunk"]), st.integers(1, 64)),
+        st.dictionaries(st.sampled_from(["log.segment_size", "log.read_chunk", "buffer.max_size"]), st.integers(1, 64)),
         min_size=3,
         max_size=3,
     ),

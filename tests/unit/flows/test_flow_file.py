@@ -113,10 +113,10 @@ def test_paths_that_are_not_relative_stay_as_written(file: Path, path: str) -> N
 
 
 def test_what_is_left_out_has_defaults(file: Path) -> None:
-    file.write_text(SMALLEST)
+    file.write_text("flows:\n  - {name: copy, source: {queue: a}, sink: {queue: b}}\n")
     (flow,) = load_flows(file)
-    assert (flow.group, flow.errors_to, flow.output_queue) == ("copy", "copy.errors", "b")
-    assert (flow.source.starting_offsets, flow.trigger) == ("earliest", timedelta(milliseconds=500))
+    assert (flow.group, flow.errors_to, flow.output_queues[0]) == ("copy", "copy.errors", "b")
+    assert (flow.mode, flow.source.starting_offsets, flow.source.parcel_messages) == ("parcels", "earliest", 10_000)
 
 
 def test_settings_of_the_same_file_do_not_mind_the_flows(file: Path) -> None:
@@ -152,12 +152,10 @@ flows:
     assert [fault.partition(";")[0] for fault in faults] == [
         f"line 13: flows.0: name: stands twice (also at {file} line 2)",
         "line 3: wrong: source.queu: no such key (did you mean queue?)",
-        "line 3: wrong: source.maxOffsetsPerTrigger: 'lots' is refused: expected int, got str",
-        "line 3: wrong: source.queue: is missing",
+        "line 3: wrong: source.maxOffsetsPerTrigger: 'lots' is refused: expected int | null, got str",
         "line 10: wrong: actions.2: holds sql and class: write one of them",
         "line 11: wrong: sink: holds queue and table: write one of them",
         "line 12: wrong: trigger: 5 is refused: add a unit: 5s, 5ms, …",
-        "line 2: wrong: mode: mode parcels, the default, is not available yet: write `mode: stream`",
         "line 6: wrong: actions.0.class: no built-in action 'sampel' (did you mean sample?)",
         f"line 7: wrong: actions.1.name: another action is named 'b' already ({file} line 5)",
         "line 9: wrong: actions.1.params.fraction: '1.5' is refused: expected float <= 1.0",
@@ -198,6 +196,53 @@ def test_fault_is_told_with_its_line(file: Path, lines: str, fault: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("lines", "fault"),
+    [
+        ("    trigger: 1s\n", "trigger: it belongs to mode: stream"),
+        ("    checkpoint: here\n", "checkpoint: it belongs to mode: stream"),
+        ("    watermark: {column: at, delay: 1s}\n", "watermark: it belongs to mode: stream"),
+        ("    time_limit: 0s\n", "time_limit: it is not above zero"),
+        ("    sinks: [{queue: c}]\n", "sinks: stands beside sink: write one of them"),
+        ("    actions: [{name: d, class: deduplicate, params: {keys: [a]}}]\n", "actions.0: deduplicate keeps state"),
+        ("    actions: [{name: 'a b', sql: x}]\n", "actions.0.name: 'a b' is refused"),
+        ("    actions: [{name: a, sql: x, time_limit: 0s}]\n", "actions.0.time_limit: it is not above zero"),
+        ("    actions: [{name: a, sql: x, join: {min: 2}}]\n", "actions.0.join.max_age: is missing"),
+    ],
+)
+def test_what_a_flow_on_parcels_cannot_have_is_refused(file: Path, lines: str, fault: str) -> None:
+    text = f"flows:\n  - name: copy\n    source: {{queue: a}}\n    sink: {{queue: b}}\n{lines}"
+    [found] = faults_of(file, text)
+    assert found.startswith(f"line 5: copy: {fault}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "fault"),
+    [
+        ("    actions: [{name: a, sql: x, isolate: true}]\n", "actions.0.isolate: it belongs to mode: parcels"),
+        ("    actions: [{name: a, sql: x, time_limit: 5s}]\n", "actions.0.time_limit: it belongs to mode: parcels"),
+        ("    max_errors: 5\n", "max_errors: it belongs to mode: parcels"),
+    ],
+)
+def test_what_only_a_flow_on_parcels_has_is_refused_in_a_stream(file: Path, lines: str, fault: str) -> None:
+    [found] = faults_of(file, flow_with(lines))
+    assert fault in found
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("{queue: a, cron: '* * * * *'}", "source: it needs a queue, or else cron or errors"),
+        ("{payloadAs: string}", "source: it needs a queue, or else cron or errors"),
+        ("{queue: a, parcel_messages: 0}", "source.parcel_messages: 0 is refused"),
+        ("{queue: a, maxOffsetsPerTrigger: 5}", "source.maxOffsetsPerTrigger: it belongs to mode: stream"),
+    ],
+)
+def test_sources_of_parcels_are_judged(file: Path, source: str, fault: str) -> None:
+    found = faults_of(file, f"flows:\n  - name: copy\n    source: {source}\n    sink: {{queue: b}}\n")
+    assert fault in found[0]
+
+
+@pytest.mark.parametrize(
     ("source", "fault"),
     [
         ("{queue: a, payloadAs: json}", "source: payloadAs: json and schema belong together"),
@@ -223,6 +268,27 @@ def test_names_cursors_and_checkpoints_belong_to_one_flow_each(file: Path) -> No
         "line 3: two: checkpoint: flow 'one' has its checkpoint there",
         "line 4: One: checkpoint: flow 'one' has its checkpoint there",
     ]
+
+
+DESTINATIONS = (
+    "destinations:\n  - {name: warehouse, type: http, url: 'http://w'}\n  - {name: lake, type: http, url: 'http://l'}\n"
+)
+
+
+def test_sink_names_a_destination_of_the_file_if_that_has_any(file: Path) -> None:
+    one = "flows:\n  - name: a\n    source: {queue: q}\n    sink: {export: warehose}\n"
+    several = "flows:\n  - name: b\n    source: {queue: r}\n    sinks:\n      - {queue: s}\n      - {export: like}\n"
+    file.write_text(one + DESTINATIONS)
+    [fault] = find_flows(file).faults
+    assert fault.place.endswith("line 4")
+    assert fault.message == "there is no destination 'warehose'; this file has lake, warehouse"
+    file.write_text(several + DESTINATIONS)
+    [fault] = find_flows(file).faults
+    assert (fault.key, fault.place.rpartition(" ")[2]) == ("sinks.1.export", "6")
+    file.write_text(one.replace("warehose", "warehouse") + DESTINATIONS)
+    assert find_flows(file).faults == []
+    file.write_text(one)
+    assert find_flows(file).faults == [], "the servers' settings are elsewhere"
 
 
 def test_circle_of_queues_is_told_once(file: Path) -> None:
@@ -368,10 +434,10 @@ def test_parameters_that_the_action_itself_refuses_are_faults(file: Path) -> Non
 
 
 def test_python_flow_is_judged_like_a_written_one() -> None:
-    from forebay.flows.checks import Located, check_flows
+    from forebay.flows.checks import check_flows
+    from forebay.flows.located import Located
 
     flow = Flow(name="no/slash", source=Source(queue="a"), sink=QueueSink(queue="b"))
     assert [str(fault) for fault in check_flows([Located(flow, "module shop")])] == [
         "module shop: no/slash: name: 'no/slash' is refused: letters, digits, '.', '_' and '-', at most 64",
-        "module shop: no/slash: mode: mode parcels, the default, is not available yet: write `mode: stream`",
     ]

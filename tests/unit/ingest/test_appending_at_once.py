@@ -14,10 +14,10 @@ import pytest
 
 from forebay.errors import StoreUnavailable
 from forebay.filesystem import RealFilesystem
-from forebay.ingest import lane as lanes
+from forebay.ingest import buffer_file
 from forebay.ingest.buffer_directory import BufferDirectory
-from forebay.ingest.buffer_writes import Lane
-from forebay.ingest.lane import BufferLane, Rotation
+from forebay.ingest.buffer_file import BufferFile, Rotation
+from forebay.ingest.buffer_writes import BufferKind
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, nth
 
 FRAME = b"\x03\x00\x00\x00abc"
@@ -40,24 +40,26 @@ class Watching(RealFilesystem):
 
 
 @contextmanager
-def open_lane(base: Path, lane: Lane = Lane.QOS0, filesystem: RealFilesystem | None = None) -> Iterator[BufferLane]:
+def open_buffer_file(
+    base: Path, kind: BufferKind = BufferKind.QOS0, filesystem: RealFilesystem | None = None
+) -> Iterator[BufferFile]:
     directory = BufferDirectory(filesystem or RealFilesystem(), base)
     directory.prepare()
     with ThreadPoolExecutor(1, thread_name_prefix="files") as files:
-        opened = BufferLane(directory, lane, files)
+        opened = BufferFile(directory, kind, files)
         opened.is_owner = True
         yield opened
 
 
 async def test_a_small_append_needs_no_thread_and_a_durable_one_has_its_own(tmp_path: Path) -> None:
     here = threading.current_thread().name
-    for lane, thread in ((Lane.QOS0, here), (Lane.FAILOVER, "files_0")):
+    for kind, thread in ((BufferKind.QOS0, here), (BufferKind.FAILOVER, "files_0")):
         filesystem = Watching()
-        with open_lane(tmp_path / lane, lane, filesystem) as opened:
+        with open_buffer_file(tmp_path / kind, kind, filesystem) as opened:
             await opened.append([FRAME], [PLACE])
             await opened.append([FRAME], [PLACE])
             assert filesystem.lockers == [thread, thread]
-            assert opened.directory.active(lane).read_bytes() == FRAME * 2
+            assert opened.directory.active(kind).read_bytes() == FRAME * 2
             assert (opened.backlog.events, opened.backlog.active.ranges) == (2, [(0, 14)])
             assert not opened.has_strange_events()
 
@@ -66,18 +68,18 @@ async def test_a_large_append_and_one_after_a_slow_one_go_to_the_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filesystem = Watching()
-    with open_lane(tmp_path, filesystem=filesystem) as opened:
-        await opened.append([bytes(lanes.AT_ONCE_BYTES_MAX), FRAME], [PLACE])
+    with open_buffer_file(tmp_path, filesystem=filesystem) as opened:
+        await opened.append([bytes(buffer_file.AT_ONCE_BYTES_MAX), FRAME], [PLACE])
         assert filesystem.lockers == ["files_0"]
-        monkeypatch.setattr(lanes, "SLOW_SECONDS", -1.0)
+        monkeypatch.setattr(buffer_file, "SLOW_SECONDS", -1.0)
         await opened.append([FRAME], [PLACE])
         await opened.append([FRAME], [PLACE])
         assert filesystem.lockers[1:] == [threading.current_thread().name, "files_0"]
-        monkeypatch.setattr(lanes, "REST_SECONDS", 0.0)
+        monkeypatch.setattr(buffer_file, "REST_SECONDS", 0.0)
 
 
 async def test_an_append_waits_in_the_thread_for_whoever_has_the_lock(tmp_path: Path) -> None:
-    with open_lane(tmp_path) as opened:
+    with open_buffer_file(tmp_path) as opened:
         lock = RealFilesystem().wait_for_lock(tmp_path / "append.lock")
         first = asyncio.create_task(opened.append([FRAME], [PLACE]))
         while opened._appends.is_idle:
@@ -88,12 +90,12 @@ async def test_an_append_waits_in_the_thread_for_whoever_has_the_lock(tmp_path: 
         assert not second.done()
         lock.release()
         await asyncio.gather(first, second)
-        assert opened.directory.active(Lane.QOS0).read_bytes() == FRAME * 3
+        assert opened.directory.active(BufferKind.QOS0).read_bytes() == FRAME * 3
         assert (opened.backlog.events, opened.backlog.active.size) == (3, 21)
 
 
 async def test_appends_and_rotations_that_cross_leave_every_byte_counted(tmp_path: Path) -> None:
-    with open_lane(tmp_path) as opened:
+    with open_buffer_file(tmp_path) as opened:
 
         async def append() -> None:
             for _ in range(200):
@@ -104,7 +106,7 @@ async def test_appends_and_rotations_that_cross_leave_every_byte_counted(tmp_pat
             drained = 0
             while not appending.done() or opened.has_bytes():
                 if await opened.rotate() is not Rotation.NOTHING:
-                    path = opened.directory.processing(Lane.QOS0)
+                    path = opened.directory.processing(BufferKind.QOS0)
                     size = path.stat().st_size
                     assert opened.backlog.processing.covers((0, size))
                     await opened.in_files(lambda path=path: opened.directory.remove(path))  # type: ignore[misc]
@@ -121,8 +123,8 @@ async def test_an_append_that_fails_at_once_leaves_nothing_fenced(tmp_path: Path
     directory = BufferDirectory(faulty, tmp_path)
     directory.prepare()
     with ThreadPoolExecutor(1) as files:
-        opened = BufferLane(directory, Lane.QOS0, files)
+        opened = BufferFile(directory, BufferKind.QOS0, files)
         opened.is_owner = True
         with pytest.raises(StoreUnavailable, match="Input/output error"):
             await opened.append([FRAME], [PLACE])
-        assert (opened.backlog.events, directory.size(directory.active(Lane.QOS0))) == (0, 0)
+        assert (opened.backlog.events, directory.size(directory.active(BufferKind.QOS0))) == (0, 0)

@@ -12,12 +12,12 @@ import pytest
 from fixtures.buffer_steps import AWAY, Shelf, drained, intake_on, message, started, until
 from forebay.broker.messages import PushItem
 from forebay.filesystem import RealFilesystem
-from forebay.ingest import Intake, drainer, keeper
+from forebay.ingest import Intake, drain_loop, drainer
 from forebay.ingest.buffer_directory import BufferDirectory
-from forebay.ingest.buffer_writes import BufferFull, Lane
+from forebay.ingest.buffer_file import Rotation
+from forebay.ingest.buffer_writes import BufferFull, BufferKind
 from forebay.ingest.event import frames_of
 from forebay.ingest.frames import chunks
-from forebay.ingest.lane import Rotation
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, Operation, nth
 
 
@@ -54,7 +54,7 @@ async def buffered(intake: Intake, store: Shelf, *items: PushItem) -> None:
 
 
 def failed_events(intake: Intake) -> int:
-    return intake.keeper.drainers[Lane.FAILOVER].failed_events
+    return intake.drain_loop.drainers[BufferKind.FAILOVER].failed_events
 
 
 # one file
@@ -65,7 +65,7 @@ def test_failed_file_is_as_it_was_when_the_disk_does_not_confirm(name: str, tmp_
     disk = Disk(name, times=0)
     directory = BufferDirectory(disk.system(), tmp_path)
     directory.prepare()
-    path = directory.failed.new_file(Lane.FAILOVER, 1)
+    path = directory.failed.new_file(BufferKind.FAILOVER, 1)
     for before in (b"", b"first"):
         disk.times = 1
         with pytest.raises((OSError, BufferFull)):
@@ -90,9 +90,9 @@ async def test_refused_events_whose_move_was_not_confirmed_count_once(faults: tu
             disk.times = len(faults)
             store.trouble = None
             await until(lambda texts=texts: failed_events(intake) == int(texts[-1]), 5.0)  # type: ignore[misc]
-        assert intake.keeper.failover.backlog.events == 3
+        assert intake.drain_loop.failover.backlog.events == 3
         store.refuses = set()
-        await until(lambda: not intake.keeper.failover.backlog.events, 5.0)
+        await until(lambda: not intake.drain_loop.failover.backlog.events, 5.0)
         await buffered(intake, store, message("y", "other"))
         store.trouble = None
         await until(lambda: store.texts("other") == ["y"], 5.0)
@@ -112,13 +112,13 @@ async def test_refused_events_that_find_no_room_hold_up_no_other_queue(
         store.trouble = None
         others = [str(n) for n in range(20) if n % 3]
         await until(lambda: store.texts() == others, 5.0)
-        assert (failed_events(intake), intake.keeper.failover.backlog.events) == (0, 7)
+        assert (failed_events(intake), intake.drain_loop.failover.backlog.events) == (0, 7)
         assert intake.is_db_healthy
         disk.times = 0
         await until(lambda: failed_events(intake) == 7, 5.0)
         store.refuses = set()
         await drained(intake)
-        assert intake.keeper.drainers[Lane.FAILOVER].counts.drained == 20, "nothing was stored twice"
+        assert intake.drain_loop.drainers[BufferKind.FAILOVER].counts.drained == 20, "nothing was stored twice"
     assert store.texts("full") == [str(n) for n in range(20) if n % 3 == 0]
     assert "BUG" not in caplog.text
     assert caplog.text.count("cannot be drained to their end") == 1
@@ -163,8 +163,8 @@ async def test_server_starts_with_damaged_bytes_that_find_no_room(
         assert (intake.is_db_healthy, kept_in(tmp_path)) == (True, [])
         assert [one.status for one in await intake.push([message("10")])] == ["queued"]
         disk.times = 0
-        await until(lambda: not intake.keeper.failover.has_bytes(), 5.0)
-        assert intake.keeper.drainers[Lane.FAILOVER].counts.drained == 10, "nothing was stored twice"
+        await until(lambda: not intake.drain_loop.failover.has_bytes(), 5.0)
+        assert intake.drain_loop.drainers[BufferKind.FAILOVER].counts.drained == 10, "nothing was stored twice"
     assert kept_in(tmp_path) == damaged
     assert "BUG" not in caplog.text
 
@@ -176,7 +176,7 @@ async def test_damaged_bytes_that_found_no_room_outlive_the_process(tmp_path: Pa
         assert len(store.texts()) == 10
     assert kept_in(tmp_path) == []
     async with started(store, tmp_path) as intake:
-        assert not intake.keeper.failover.has_bytes()
+        assert not intake.drain_loop.failover.has_bytes()
     assert kept_in(tmp_path) == damaged
     assert store.texts() == [str(n) for n in range(10)]
 
@@ -201,7 +201,7 @@ async def test_qos0_is_stored_after_a_drain_that_failed(
 ) -> None:
     store = Shelf()
     async with started(store, tmp_path) as intake:
-        rotate: Callable[[], Rotation] = intake.keeper.qos0._rotate
+        rotate: Callable[[], Rotation] = intake.drain_loop.qos0._rotate
         errors = [error]
 
         def fail_once() -> Rotation:
@@ -209,7 +209,7 @@ async def test_qos0_is_stored_after_a_drain_that_failed(
                 raise errors.pop()
             return rotate()
 
-        monkeypatch.setattr(intake.keeper.qos0, "_rotate", fail_once)
+        monkeypatch.setattr(intake.drain_loop.qos0, "_rotate", fail_once)
         await intake.push_qos0([message("1")], 1, None)
         await until(lambda: store.texts() == ["1"], 3.0)
         assert not errors
@@ -219,7 +219,7 @@ async def test_qos0_is_stored_after_a_drain_that_failed(
 
 
 async def test_stop_does_not_wait_for_the_drain_of_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "STOP_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(drain_loop, "STOP_SECONDS_MAX", 0.0)
     store = Shelf()
     intake = intake_on(store, tmp_path)
     await intake.start(lambda queue, count: None)

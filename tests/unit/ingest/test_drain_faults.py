@@ -13,7 +13,7 @@ from forebay.broker.messages import PushItem
 from forebay.errors import BufferExhausted, StoreUnavailable
 from forebay.filesystem import RealFilesystem
 from forebay.ingest import Intake, drainer
-from forebay.ingest.buffer_writes import Lane
+from forebay.ingest.buffer_writes import BufferKind
 from forebay.ingest.event import frames_of
 from forebay.ingest.frames import chunks
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, FullDisk, Operation
@@ -25,7 +25,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def held(intake: Intake) -> int:
-    return intake.keeper.failover.backlog.events
+    return intake.drain_loop.failover.backlog.events
 
 
 async def buffered(intake: Intake, store: Shelf, *items: PushItem) -> None:
@@ -56,7 +56,7 @@ async def test_store_that_goes_away_between_two_queues_leaves_the_counts_right(t
         store.on_push = lambda items: None
         store.trouble = None
         await until(lambda: held(intake) == 1)
-        assert intake.keeper.failover.backlog.places() == [("full", "p")]
+        assert intake.drain_loop.failover.backlog.places() == [("full", "p")]
         store.refuses = set()
         await drained(intake)
     assert (store.texts(), store.texts("full"), store.texts("late")) == (["1", "4", "5"], ["2"], ["3"])
@@ -71,7 +71,7 @@ async def test_position_that_cannot_be_noted_holds_nothing_up(tmp_path: Path) ->
         await buffered(intake, store, *(message(str(n)) for n in range(20)))
         store.trouble = None
         await until(lambda: held(intake) == 0, 3.0)
-        assert intake.keeper.drainers[Lane.FAILOVER].counts.drained == 20, "no chunk was stored twice"
+        assert intake.drain_loop.drainers[BufferKind.FAILOVER].counts.drained == 20, "no chunk was stored twice"
     assert store.texts() == [str(n) for n in range(20)]
 
 
@@ -81,7 +81,7 @@ async def test_failed_file_that_grows_is_not_offered_from_its_beginning_again(tm
         store.refuses = {"orders"}
         await buffered(intake, store, *(message(str(n)) for n in range(6)))
         store.trouble = None
-        await until(lambda: intake.keeper.drainers[Lane.FAILOVER].failed_events == 6)
+        await until(lambda: intake.drain_loop.drainers[BufferKind.FAILOVER].failed_events == 6)
 
         def fill(items: Sequence[PushItem]) -> None:
             """There is room for one chunk, and then no more."""
@@ -92,7 +92,7 @@ async def test_failed_file_that_grows_is_not_offered_from_its_beginning_again(tm
         await until(lambda: len(store.items) == 4)
         await until(lambda: held(intake) == 2)
         await intake.push([message("6")])  # behind the others: the failed file grows
-        await until(lambda: intake.keeper.drainers[Lane.FAILOVER].failed_events == 3)
+        await until(lambda: intake.drain_loop.drainers[BufferKind.FAILOVER].failed_events == 3)
         store.on_push = lambda items: None
         store.refuses = set()
         await drained(intake)

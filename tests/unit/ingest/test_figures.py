@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fixtures.buffer_steps import AWAY, Shelf, message, started, until
-from forebay.ingest.buffer_writes import Lane
+from forebay.ingest.buffer_writes import BufferKind
 
 
 class _Moving(Counter[Any]):
@@ -30,11 +30,11 @@ async def test_figures_do_not_look_at_what_the_event_loop_changes(tmp_path: Path
         store.trouble = AWAY
         await intake.push([message("1", "full"), message("2", "full", "q")])
         store.trouble = None
-        drainer = intake.keeper.drainers[Lane.FAILOVER]
+        drainer = intake.drain_loop.drainers[BufferKind.FAILOVER]
         await until(lambda: drainer.failed_events == 2)
         store.trouble = AWAY
         await intake.push([message("3", partition=str(n)) for n in range(5)])
-        backlog = intake.keeper.failover.backlog
+        backlog = intake.drain_loop.failover.backlog
         backlog._places = _Moving(backlog._places)
         backlog._queues = _Moving(backlog._queues)
         figures = await intake.figures()
@@ -50,16 +50,16 @@ async def test_figures_are_of_one_moment(tmp_path: Path) -> None:
         store.trouble = AWAY
         await intake.push([message("1")])
         is_reading, may_read = threading.Event(), threading.Event()
-        read = intake.keeper.directory.failed.files
+        read = intake.drain_loop.directory.failed.files
 
         def slow_read() -> Any:
             is_reading.set()
             may_read.wait(10)
             return read()
 
-        intake.keeper.directory.failed.files = slow_read  # type: ignore[method-assign]
-        asked = intake.keeper.figures()
-        backlog = intake.keeper.failover.backlog
+        intake.drain_loop.directory.failed.files = slow_read  # type: ignore[method-assign]
+        asked = intake.drain_loop.figures()
+        backlog = intake.drain_loop.failover.backlog
 
         async def push_meanwhile() -> None:
             await until(is_reading.is_set)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -154,3 +155,17 @@ def test_real_file_is_read_like_a_simulated_one(tmp_path: Path) -> None:
     file = RealFilesystem().open(path)
     assert sum(len(chunk.events) for chunk in chunks(file, 0, file.size())) == 5000
     file.close()
+
+
+def test_event_of_an_encoding_that_is_not_known_is_refused_and_not_decoded() -> None:
+    """A newer Forebay may have written it. Its bytes are set aside by the scan, as all that holds no event."""
+    event = read_event(framed(BYTES)[0][4:])
+    newer = msgspec.json.encode(replace(event, encoding="zstd-base64", crc="", check=""))
+    with pytest.raises(NotAnEvent, match="its encoding 'zstd-base64' is not known: a newer Forebay wrote it"):
+        read_event(newer)
+    before, behind = framed(ORDER), framed(BYTES)
+    found, parts = scanned(b"".join([*before, len(newer).to_bytes(4, "little"), newer, *behind]))
+    assert [one.transaction_id for one in found] == ["id-1", "id-2"]
+    [damage] = [damage for part in parts for damage in part.damages]
+    assert (damage.position, damage.size) == (sum(map(len, before)), 4 + len(newer))
+    assert "a newer Forebay" in damage.reason

@@ -15,7 +15,7 @@ from forebay.broker.messages import Pushed
 from forebay.errors import BufferExhausted, DiskFull, QueueFull, StoreUnavailable
 from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
-from forebay.ingest.buffer_writes import Lane
+from forebay.ingest.buffer_writes import BufferKind
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, FullDisk, nth
 
 
@@ -57,14 +57,14 @@ async def test_later_pushes_go_behind_and_other_partitions_flow(tmp_path: Path) 
         await intake.push([message("1")])
         store.trouble = None
         store.seconds = 0.2  # the drain takes its time
-        await until(lambda: intake.is_db_healthy or not intake.keeper.held_events)
+        await until(lambda: intake.is_db_healthy or not intake.drain_loop.held_events)
         # The store is back, and the backlog is not gone: it is on its way.
-        intake.keeper.health.is_healthy = True
-        intake.keeper.failover.backlog.add([("orders", "p")])
+        intake.drain_loop.health.is_healthy = True
+        intake.drain_loop.failover.backlog.add([("orders", "p")])
         store.seconds = 0.0
         told = await intake.push([message("2"), message("other", partition="free")])
         assert statuses(told) == ["buffered", "queued"]
-        intake.keeper.failover.backlog.remove([("orders", "p")])
+        intake.drain_loop.failover.backlog.remove([("orders", "p")])
         await drained(intake)
     assert store.texts() == ["1", "2"]
     assert store.texts(partition="free") == ["other"]
@@ -97,9 +97,9 @@ async def test_store_that_hangs_is_left_after_its_time(tmp_path: Path) -> None:
         await asyncio.gather(*[intake.push([message(str(n))]) for n in range(2, 40)])
         assert asyncio.get_running_loop().time() - began < 20, "the breaker lets nobody pay the time-out again"
         store.seconds = 0.0
-        intake.keeper._worker.cancel()  # type: ignore[union-attr]  # it hangs in the store, as it should
-        await asyncio.gather(intake.keeper._worker, return_exceptions=True)  # type: ignore[arg-type]
-        intake.keeper._worker = asyncio.create_task(intake.keeper._work())
+        intake.drain_loop._worker.cancel()  # type: ignore[union-attr]  # it hangs in the store, as it should
+        await asyncio.gather(intake.drain_loop._worker, return_exceptions=True)  # type: ignore[arg-type]
+        intake.drain_loop._worker = asyncio.create_task(intake.drain_loop._work())
         await drained(intake)
     assert store.texts() == [str(n) for n in range(1, 40)]
 
@@ -119,11 +119,11 @@ async def test_commit_whose_answer_was_lost_is_stored_once(tmp_path: Path) -> No
 async def test_maintenance_buffers_and_does_not_drain(tmp_path: Path) -> None:
     store = Shelf()
     async with started(store, tmp_path) as intake:
-        intake.keeper.is_paused = True
+        intake.drain_loop.is_paused = True
         assert statuses(await intake.push([message("1")])) == ["buffered"]
         await asyncio.sleep(0.05)
         assert store.texts() == []
-        intake.keeper.is_paused = False
+        intake.drain_loop.is_paused = False
         await drained(intake)
     assert store.texts() == ["1"]
 
@@ -131,7 +131,7 @@ async def test_maintenance_buffers_and_does_not_drain(tmp_path: Path) -> None:
 async def test_store_that_comes_back_during_maintenance_is_healthy(tmp_path: Path) -> None:
     store = Shelf()
     async with started(store, tmp_path) as intake:
-        intake.keeper.is_paused = True
+        intake.drain_loop.is_paused = True
         await intake.push([message("1")])
         assert intake.is_db_healthy, "that pushes are buffered says nothing of the store"
         store.trouble = AWAY
@@ -139,7 +139,7 @@ async def test_store_that_comes_back_during_maintenance_is_healthy(tmp_path: Pat
         store.trouble = None
         await until(lambda: intake.is_db_healthy)
         assert store.texts() == []
-        intake.keeper.is_paused = False
+        intake.drain_loop.is_paused = False
         await drained(intake)
     assert store.texts() == ["1"]
 
@@ -218,10 +218,10 @@ async def test_server_starts_without_its_store(tmp_path: Path) -> None:
     store = Shelf()
     store.trouble = AWAY
     async with started(store, tmp_path) as intake:
-        assert not intake.keeper.is_store_open
+        assert not intake.drain_loop.is_store_open
         assert statuses(await intake.push([message("1")])) == ["buffered"]
         store.trouble = None
-        await until(lambda: intake.keeper.is_store_open)
+        await until(lambda: intake.drain_loop.is_store_open)
         await drained(intake)
     assert store.texts() == ["1"]
 
@@ -262,14 +262,14 @@ async def test_item_is_failed_only_if_it_is_not_stored(tmp_path: Path, is_lost_a
     store = Shelf()
     limits = QUICK._replace(wait_seconds=0.0, max_events=2)
     async with started(store, tmp_path, limits=limits) as intake:
-        intake.keeper.failover.backlog.add([("orders", "p")])
-        intake.keeper.is_store_open = True
+        intake.drain_loop.failover.backlog.add([("orders", "p")])
+        intake.drain_loop.is_store_open = True
         store.is_lost_answer = is_lost_answer
         store.trouble = None if is_lost_answer else AWAY
         told = await intake.push([message("1"), message("2", partition="free")])
         assert statuses(told) == ["buffered", status]
         assert store.texts(partition="free") == (["2"] if is_lost_answer else [])
-        intake.keeper.failover.backlog.remove([("orders", "p")])
+        intake.drain_loop.failover.backlog.remove([("orders", "p")])
         store.trouble, store.is_lost_answer = None, False
         await drained(intake)
 
@@ -305,7 +305,7 @@ async def test_deletion_does_not_wait_for_what_the_queue_refuses(tmp_path: Path)
         await intake.push([message("1", queue="full")])
         store.refuses = {"full"}
         store.trouble = None
-        await until(lambda: bool(intake.keeper.drainers[Lane.FAILOVER].failed_events))
+        await until(lambda: bool(intake.drain_loop.drainers[BufferKind.FAILOVER].failed_events))
         await intake.wait_until_stored("full")
         store.refuses = set()
         await drained(intake)
@@ -325,13 +325,13 @@ async def test_queue_that_refuses_holds_its_own_messages_only(tmp_path: Path) ->
         await until(lambda: intake.is_db_healthy)
         # Later ones stay behind, whichever way they come.
         assert statuses(await intake.push([message("3", queue="full"), message("b")])) == ["buffered", "queued"]
-        await until(lambda: intake.keeper.drainers[Lane.FAILOVER].failed_events == 3)
+        await until(lambda: intake.drain_loop.drainers[BufferKind.FAILOVER].failed_events == 3)
         figures = await intake.figures()
         assert (figures.pending, figures.failed) == (0, 3)
         assert [one.queue for one in figures.failed_files] == ["full"]
         store.refuses = set()
         await drained(intake)
-        await until(lambda: not intake.keeper.drainers[Lane.FAILOVER].failed)
+        await until(lambda: not intake.drain_loop.drainers[BufferKind.FAILOVER].failed)
         assert (await intake.figures()).failed_files == []
         assert statuses(await intake.push([message("4", queue="full")])) == ["queued"]
     assert store.texts("full") == ["1", "2", "3", "4"]
@@ -344,7 +344,7 @@ async def test_refused_messages_survive_a_restart(tmp_path: Path) -> None:
         await intake.push([message("1", queue="full")])
         store.refuses = {"full"}
         store.trouble = None
-        await until(lambda: bool(intake.keeper.drainers[Lane.FAILOVER].failed_events))
+        await until(lambda: bool(intake.drain_loop.drainers[BufferKind.FAILOVER].failed_events))
     async with started(store, tmp_path) as intake:
         assert (await intake.figures()).failed == 1
         assert statuses(await intake.push([message("2", queue="full")])) == ["buffered"]
@@ -461,7 +461,7 @@ async def test_guest_gets_back_to_the_direct_way(tmp_path: Path) -> None:
 async def test_position_in_a_failed_file_survives_its_growth(tmp_path: Path) -> None:
     directory = BufferDirectory(RealFilesystem(), tmp_path)
     directory.prepare()
-    path = directory.failed.new_file(Lane.FAILOVER, 1)
+    path = directory.failed.new_file(BufferKind.FAILOVER, 1)
     directory.failed.append(path, [b"x" * 100])
     directory.positions.note(path, 60)
     directory.failed.append(path, [b"y" * 100])
@@ -479,7 +479,7 @@ async def test_guest_takes_over_when_the_owner_ends(tmp_path: Path) -> None:
     await owner.push([message("3")])
     await owner.stop()
     store.trouble = None
-    await until(lambda: guest.keeper.failover.is_owner)
+    await until(lambda: guest.drain_loop.failover.is_owner)
     await drained(guest)
     assert statuses(await guest.push([message("4")])) == ["queued"]
     await guest.stop()

@@ -65,9 +65,9 @@ async def test_push_is_refused_when_the_buffer_file_cannot_be_had(
         with pytest.raises(kind) as caught:
             await push(intake, lane)
         assert not getattr(caught.value, "is_outcome_unknown", False)
-        keeper = intake.keeper
-        assert (keeper.failover.backlog.events, keeper.qos0.backlog.events) == (0, 0)
-        assert not keeper.failover.has_bytes()
+        drain_loop = intake.drain_loop
+        assert (drain_loop.failover.backlog.events, drain_loop.qos0.backlog.events) == (0, 0)
+        assert not drain_loop.failover.has_bytes()
         real.number = plan.number = 0
         assert await push(intake, lane) == "buffered"
         store.trouble = None
@@ -125,7 +125,7 @@ async def test_store_is_asked_when_the_buffer_cannot_be_opened(tmp_path: Path) -
     store = Shelf()
     async with started(store, tmp_path, filesystem=FaultyFilesystem(RealFilesystem(), plan)) as intake:
         plan.number = errno.EMFILE
-        intake.keeper.note_failure("it was away a moment ago")
+        intake.drain_loop.note_failure("it was away a moment ago")
         [pushed] = await intake.push([message("1")])
         assert pushed.status == "queued"
     assert store.texts() == ["1"]

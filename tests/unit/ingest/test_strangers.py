@@ -13,9 +13,9 @@ import pytest
 from fixtures.buffer_steps import AWAY, QUICK, Shelf, message, started, until
 from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
-from forebay.ingest.buffer_writes import Lane
+from forebay.ingest.buffer_file import BufferFile, Rotation
+from forebay.ingest.buffer_writes import BufferKind
 from forebay.ingest.event import frames_of
-from forebay.ingest.lane import BufferLane, Rotation
 from forebay.testing.faulty_filesystem import Fault, FaultyFilesystem, Operation
 
 FRAMES = frames_of([message("1")], is_failover=True, now_us=1, cipher=None)
@@ -23,28 +23,28 @@ PLACES = [("orders", "p")]
 
 
 class Watched:
-    """The lane of the process that drains, asked at every change it makes to the disk."""
+    """The buffer file of the process that drains, asked at every change it makes to the disk."""
 
     def __init__(self, folder: Path) -> None:
         self.seen: list[tuple[str, bool]] = []
         self._is_watching = False
         directory = BufferDirectory(FaultyFilesystem(RealFilesystem(), self._look), folder)
         directory.prepare()
-        self.lane = BufferLane(directory, Lane.FAILOVER, ThreadPoolExecutor(1))
+        self.file = BufferFile(directory, BufferKind.FAILOVER, ThreadPoolExecutor(1))
         self.other = BufferDirectory(RealFilesystem(), folder)
 
     def _look(self, operation: Operation) -> Fault | None:
         if self._is_watching:
-            self.seen.append((operation.name, self.lane.has_strange_events()))
+            self.seen.append((operation.name, self.file.has_strange_events()))
         return None
 
     async def own(self) -> None:
-        await self.lane.adopt(lambda events: None)
+        await self.file.adopt(lambda events: None)
         self._is_watching = True
 
     def append_as_other(self) -> None:
         """As long as one of our own: sizes alone do not tell them apart."""
-        self.other.append(Lane.FAILOVER, FRAMES, is_durable=True)
+        self.other.append(BufferKind.FAILOVER, FRAMES, is_durable=True)
 
     def answers(self) -> set[bool]:
         answers = {is_strange for _, is_strange in self.seen}
@@ -55,74 +55,74 @@ class Watched:
 async def test_own_append_does_not_hide_the_events_of_others(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     await watched.own()
-    await watched.lane.append(FRAMES, PLACES)
+    await watched.file.append(FRAMES, PLACES)
     assert watched.answers() == {False}
-    assert not watched.lane.has_strange_events()
+    assert not watched.file.has_strange_events()
     watched.append_as_other()
-    assert watched.lane.has_strange_events()
-    await watched.lane.append(FRAMES, PLACES)
+    assert watched.file.has_strange_events()
+    await watched.file.append(FRAMES, PLACES)
     assert watched.answers() == {True}
 
 
 async def test_rotation_does_not_hide_the_events_of_others(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     await watched.own()
-    await watched.lane.append(FRAMES, PLACES)
+    await watched.file.append(FRAMES, PLACES)
     watched.append_as_other()
     watched.answers()
-    assert await watched.lane.rotate() is Rotation.FRESH
+    assert await watched.file.rotate() is Rotation.FRESH
     assert watched.answers() == {True}
-    assert watched.lane.has_strange_events()
+    assert watched.file.has_strange_events()
 
 
 async def test_own_events_are_no_strangers_to_a_rotation(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     await watched.own()
-    await watched.lane.append(FRAMES, PLACES)
+    await watched.file.append(FRAMES, PLACES)
     watched.answers()
-    assert await watched.lane.rotate() is Rotation.FRESH
+    assert await watched.file.rotate() is Rotation.FRESH
     assert watched.answers() == {False}
 
 
 async def test_events_that_come_while_others_are_counted_are_strangers(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     watched.append_as_other()
-    await watched.lane.adopt(lambda events: watched.append_as_other())
-    assert watched.lane.backlog.events == 1
-    assert watched.lane.has_strange_events()
+    await watched.file.adopt(lambda events: watched.append_as_other())
+    assert watched.file.backlog.events == 1
+    assert watched.file.has_strange_events()
 
 
 async def test_fence_stands_for_who_looks_at_it_while_the_events_of_others_are_taken_over(tmp_path: Path) -> None:
     files = ThreadPoolExecutor(1)
     watched = Watched(tmp_path)
-    lane = BufferLane(watched.other, Lane.FAILOVER, files)
+    file = BufferFile(watched.other, BufferKind.FAILOVER, files)
     watched.append_as_other()
-    adopting = asyncio.create_task(lane.adopt(lambda events: None))
+    adopting = asyncio.create_task(file.adopt(lambda events: None))
     while not files._threads:
         await asyncio.sleep(0)
     # From here to the second question the event loop does nothing else, as it is within a push.
-    is_held = lane.backlog.holds(PLACES[0])
+    is_held = file.backlog.holds(PLACES[0])
     files.submit(lambda: None).result()  # everything is counted
-    assert is_held or lane.has_strange_events()
+    assert is_held or file.has_strange_events()
     await adopting
-    assert lane.is_owner
-    assert lane.backlog.holds(PLACES[0])
-    assert not lane.has_strange_events()
+    assert file.is_owner
+    assert file.backlog.holds(PLACES[0])
+    assert not file.has_strange_events()
 
 
 async def test_one_look_does_for_all_pushes_that_were_there_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with started(Shelf(), tmp_path, is_remote=True) as intake:
-        looks: list[BufferLane] = []
-        look = BufferLane.has_strange_events
+        looks: list[BufferFile] = []
+        look = BufferFile.has_strange_events
 
-        def counted(lane: BufferLane) -> bool:
-            if lane is intake.keeper.failover:  # the drain looks at the other one in its own time
-                looks.append(lane)
-            return look(lane)
+        def counted(file: BufferFile) -> bool:
+            if file is intake.drain_loop.failover:  # the drain looks at the other one in its own time
+                looks.append(file)
+            return look(file)
 
-        monkeypatch.setattr(BufferLane, "has_strange_events", counted)
+        monkeypatch.setattr(BufferFile, "has_strange_events", counted)
         for _ in range(2):
             looks.clear()
             await asyncio.gather(*[intake.push([message(str(n), partition=str(n))]) for n in range(20)])
@@ -144,8 +144,8 @@ async def test_push_that_comes_after_a_look_is_fenced_by_what_came_before_it(tmp
             await guest.push([message(f"{round_number}c")])
             stored = [f"{number}{letter}" for number in range(round_number + 1) for letter in "abc"]
             await until(partial(_is_stored, store, stored))
-            await until(lambda: owner.is_db_healthy and guest.is_db_healthy and not owner.keeper.held_events)
-            await until(lambda: not guest.keeper.failover.has_strange_events())
+            await until(lambda: owner.is_db_healthy and guest.is_db_healthy and not owner.drain_loop.held_events)
+            await until(lambda: not guest.drain_loop.failover.has_strange_events())
 
 
 def drained_by_another(folder: Path) -> BufferDirectory:
@@ -158,20 +158,20 @@ def drained_by_another(folder: Path) -> BufferDirectory:
 async def test_guest_waits_until_another_process_has_drained(tmp_path: Path) -> None:
     other = drained_by_another(tmp_path)
     async with started(Shelf(), tmp_path, is_remote=True, limits=QUICK._replace(wait_seconds=60.0)) as guest:
-        other.append(Lane.FAILOVER, FRAMES, is_durable=True)
+        other.append(BufferKind.FAILOVER, FRAMES, is_durable=True)
         pushing = asyncio.create_task(guest.push([message("1")]))
         await asyncio.sleep(0.05)
-        other.rotate(Lane.FAILOVER)
+        other.rotate(BufferKind.FAILOVER)
         await asyncio.sleep(0.05)
         assert not pushing.done()
-        other.remove(other.processing(Lane.FAILOVER))
+        other.remove(other.processing(BufferKind.FAILOVER))
         assert (await pushing)[0].status == "queued"
 
 
 async def test_after_a_wait_in_vain_nobody_waits(tmp_path: Path) -> None:
     other = drained_by_another(tmp_path)
     async with started(Shelf(), tmp_path, is_remote=True, limits=QUICK._replace(wait_seconds=0.2)) as guest:
-        other.append(Lane.FAILOVER, FRAMES, is_durable=True)
+        other.append(BufferKind.FAILOVER, FRAMES, is_durable=True)
         assert (await guest.push([message("1")]))[0].status == "buffered"
         assert 0 < guest._no_wait_until <= time.monotonic() + 0.2
         guest.limits = guest.limits._replace(wait_seconds=3600.0)
@@ -182,8 +182,8 @@ async def test_after_a_wait_in_vain_nobody_waits(tmp_path: Path) -> None:
         pushing = asyncio.create_task(guest.push([message("3")]))
         await asyncio.sleep(0.1)
         assert not pushing.done(), "the while is over"
-        other.rotate(Lane.FAILOVER)
-        other.remove(other.processing(Lane.FAILOVER))
+        other.rotate(BufferKind.FAILOVER)
+        other.remove(other.processing(BufferKind.FAILOVER))
         assert (await pushing)[0].status == "queued"
 
 
@@ -194,9 +194,9 @@ async def test_guest_does_not_wait_for_what_takes_long(tmp_path: Path, is_refuse
     limits = QUICK._replace(wait_seconds=3600.0, wait_bytes=len(FRAMES[0]))
     async with started(Shelf(), tmp_path, is_remote=True, limits=limits) as guest:
         if is_refused:
-            other.failed.append(other.failed.new_file(Lane.FAILOVER, 1), FRAMES)
+            other.failed.append(other.failed.new_file(BufferKind.FAILOVER, 1), FRAMES)
         else:
-            other.append(Lane.FAILOVER, FRAMES * 2, is_durable=True)
+            other.append(BufferKind.FAILOVER, FRAMES * 2, is_durable=True)
         async with asyncio.timeout(30):
             assert (await guest.push([message("1")]))[0].status == "buffered"
 
@@ -205,18 +205,20 @@ async def test_guest_remembers_no_bytes_and_counts_them_when_it_takes_over(tmp_p
     store = Shelf()
     store.trouble = AWAY
     async with started(store, tmp_path, is_remote=True) as guest_of_nobody:
-        assert guest_of_nobody.keeper.qos0.is_owner
+        assert guest_of_nobody.drain_loop.qos0.is_owner
         async with started(store, tmp_path, is_remote=True) as guest:
             for n in range(10):
                 for intake in (guest_of_nobody, guest):
                     await intake.push_qos0([message(f"{n}")], 60_000, 1000)
                     await intake.push([message(f"{n}", "other")])
-            for lane in (guest.keeper.qos0, guest.keeper.failover):
-                assert (lane.is_owner, lane.backlog.active.ranges) == (False, [])
-            assert len(guest_of_nobody.keeper.qos0.backlog.active.ranges) == 10
+            for file in (guest.drain_loop.qos0, guest.drain_loop.failover):
+                assert (file.is_owner, file.backlog.active.ranges) == (False, [])
+            assert len(guest_of_nobody.drain_loop.qos0.backlog.active.ranges) == 10
             await guest_of_nobody.stop()
             store.trouble = None
-            await until(lambda: guest.keeper.qos0.is_owner)
+            await until(lambda: guest.drain_loop.qos0.is_owner)
             await until(lambda: len(store.items) == 40)
-            await until(lambda: not guest.keeper.qos0.has_bytes() and not guest.keeper.failover.has_strange_events())
+            await until(
+                lambda: not guest.drain_loop.qos0.has_bytes() and not guest.drain_loop.failover.has_strange_events()
+            )
     assert store.texts() == store.texts("other") == [str(n) for n in range(10) for _ in range(2)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from forebay.otlp import prometheus
-from forebay.otlp.prometheus import Converter, clean_labels, prometheus_name
+from forebay.otlp.prometheus import Converter, clean_labels, prometheus_name, without_form
 from forebay.otlp.protobufs import WriteRequest
 
 AT_MS = 1_700_000_000_000
@@ -143,6 +143,14 @@ def test_what_has_no_form_is_rejected_with_its_reason_and_the_rest_is_converted(
         "exponential histograms have no form in remote write 1.0",
         "a metric needs a name",
     }
+    assert without_form(request) == (found.rejected, found.reasons)
+
+
+def test_what_has_a_form_is_not_said_to_have_none() -> None:
+    request, metrics = request_with()
+    add_point(metrics.add(name="fine").gauge.data_points, as_int=1)
+    metrics.add(name="empty").exponential_histogram.SetInParent()
+    assert without_form(request) == (0, set())
 
 
 def test_attributes_give_way_to_labels_of_our_own_and_join_when_their_names_become_the_same() -> None:

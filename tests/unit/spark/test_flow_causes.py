@@ -18,7 +18,7 @@ Traceback (most recent call last):
   File "runner.py", line 1, in latest_offset_func
     offset = reader.latestOffset()
              ^^^^^^^^^^^^^^^^^^^^^
-forebay.spark.wire.ServersAway: GET /range failed for 1 s, last: [Errno 111] Connection refused
+forebay.spark.server_calls.ServersAway: GET /range failed for 1 s, last: [Errno 111] Connection refused
   The option retryTimeout says how long to wait
 . SQLSTATE: 38000
 === Streaming Query ===
@@ -31,13 +31,22 @@ forebay.spark.queues.MessagesGone: messages 1-10 of queue 'q' are gone
 \tat org.apache.spark.api.python.BasePythonRunner(PythonRunner.scala:1)"""
 
 
+CONNECT = """[PYTHON_EXCEPTION] Traceback (most recent call last):
+  File "shop.py", line 18, in _times
+    raise ValueError(f"{one} is below zero")
+ValueError: -1 is below zero
+ SQLSTATE: 38000"""
+
+
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
+        (Exception(CONNECT), "ValueError: -1 is below zero"),
         (
             Exception(PLANNING),
             (
-                "forebay.spark.wire.ServersAway: GET /range failed for 1 s, last: [Errno 111] Connection refused\n"
+                "forebay.spark.server_calls.ServersAway: GET /range failed for 1 s, "
+                "last: [Errno 111] Connection refused\n"
                 "  The option retryTimeout says how long to wait"
             ),
         ),

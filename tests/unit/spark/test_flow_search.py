@@ -11,8 +11,9 @@ import pytest
 from forebay.flows import Flow, QueueSink, Source
 from forebay.flows.flow_directory import SetAside
 from forebay.flows.worker import FlowFailed
-from forebay.spark.flow_narrowing import FlowNarrowing, Interrupted
+from forebay.spark.flow_narrowing import FlowNarrowing
 from forebay.spark.flow_runner import SparkFlow
+from forebay.spark.record_search import Interrupted
 
 VALUE = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"
 SECONDS_MAX = 30.0

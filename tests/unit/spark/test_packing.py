@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 from forebay.errors import Permanent
 from forebay.spark.packing import packing
-from forebay.spark.sink import _cut, _gathered
+from forebay.spark.sink import _cut, gathered
 
 
 def frame(**kinds: object) -> StructType:
@@ -89,7 +89,7 @@ def test_types_that_are_not_packed_are_refused() -> None:
 
 def test_stages_keep_rows_in_order_and_within_the_limit() -> None:
     batches = [pa.RecordBatch.from_pydict({"payload": [bytes([n]) * 100 for n in range(k)]}) for k in (0, 1, 50, 3)]
-    stages = list(_gathered(iter(batches), 1000))
+    stages = list(gathered(iter(batches), 1000))
     assert all(sum(batch.nbytes for batch in stage) <= 1000 for stage in stages)
     rows = [row for stage in stages for batch in stage for row in batch["payload"].to_pylist()]
     assert rows == [row for batch in batches for row in batch["payload"].to_pylist()]

@@ -16,7 +16,7 @@ from forebay.errors import Permanent
 from forebay.spark.options import Connection
 from forebay.spark.positions import Bounds, Position, SeqRange
 from forebay.spark.queues import MessagesGone, Queue
-from forebay.spark.wire import ServerRefused, ServersAway, Wire
+from forebay.spark.server_calls import ServerCalls, ServerRefused, ServersAway
 from forebay.testing.fake_clock import FakeClock
 
 Answer = tuple[int, bytes]
@@ -78,7 +78,7 @@ def server() -> Iterator[Scripted]:
 def queue_at(*urls: str, retry_seconds: float = 60) -> tuple[Queue, FakeClock]:
     """A queue whose waiting turns a clock instead of sleeping."""
     clock = FakeClock()
-    wire = Wire(Connection(urls, None, retry_seconds), clock=clock, sleep=clock.advance)
+    wire = ServerCalls(Connection(urls, None, retry_seconds), clock=clock, sleep=clock.advance)
     return Queue(wire, "a queue/x"), clock
 
 
@@ -161,6 +161,15 @@ def test_next_server_is_asked_and_stays_chosen(server: Scripted) -> None:
     assert clock.monotonic() == before
 
 
+def test_each_server_is_tried_once_and_the_one_that_answered_first_the_next_time(server: Scripted) -> None:
+    wire = ServerCalls(Connection(("http://127.0.0.1:1", server.url)))
+    assert wire.request_once("POST", "/lease", b"{}") == b"{}"
+    server.answer = lambda path: None
+    with pytest.raises(ServersAway):
+        wire.request_once("POST", "/lease", b"{}")
+    assert server.asked == ["POST /lease", "POST /lease"]
+
+
 def test_refusal_is_final(server: Scripted) -> None:
     server.answer = lambda path: (403, b'{"detail":"not with this key","code":"forbidden"}')
     queue, _ = queue_at(server.url)
@@ -222,7 +231,7 @@ def test_time_is_asked_for_only_where_there_is_one(server: Scripted) -> None:
 
 
 def test_api_key_is_sent(server: Scripted) -> None:
-    queue = Queue(Wire(Connection((f"{server.url}/behind/a/proxy",), "secret")), "q")
+    queue = Queue(ServerCalls(Connection((f"{server.url}/behind/a/proxy",), "secret")), "q")
     server.answer = lambda path: (200, b'{"removed":0}')
     queue.abort("spark:1", "2")
     assert server.asked == ["DELETE /behind/a/proxy/api/v1/arrow/stages?producer=spark%3A1&epoch=2&write=&queue=q"]

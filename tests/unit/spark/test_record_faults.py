@@ -36,11 +36,12 @@ def python(*ends: str) -> str:
         (python("forebay.spark.queues.MessagesGone: messages 1-10 are gone"), Blame.WORLD),
         (
             python(
-                "forebay.spark.wire.ServerRefused: http://h:1/api/v1/arrow/queues/q refused (413): payload: too large"
+                "forebay.spark.server_calls.ServerRefused: "
+                "http://h:1/api/v1/arrow/queues/q refused (413): payload: too large"
             ),
             Blame.SINK,
         ),
-        (python("forebay.spark.wire.ServerRefused: the server refused (401): no key"), Blame.WORLD),
+        (python("forebay.spark.server_calls.ServerRefused: the server refused (401): no key"), Blame.WORLD),
         (python("MemoryError"), Blame.WORLD),
     ],
 )

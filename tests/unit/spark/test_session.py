@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from forebay.spark import JavaNotFound, masters, start_session
-from forebay.spark.masters import Place, find_place
+from forebay.spark.masters import SessionTarget, find_place
 from forebay.spark.session import UNCHECKED_ARROW, prepare_environment, settings_for
 from forebay.spark.shipping import package_zip
 
 
 def test_session_is_in_utc_and_may_push_filters_on_every_master() -> None:
     for master in ("local[*]", "local", "spark://h:7077", "k8s://h", "yarn", "sc://h:15002"):
-        settings = settings_for(Place(master, is_connect=master.startswith("sc:")))
+        settings = settings_for(SessionTarget(master, is_connect=master.startswith("sc:")))
         assert settings["spark.sql.session.timeZone"] == "UTC"
         assert settings["spark.sql.python.filterPushdown.enabled"] == "true"
 
@@ -26,23 +26,25 @@ def test_session_is_in_utc_and_may_push_filters_on_every_master() -> None:
 def test_session_runs_where_the_program_says_or_where_it_already_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masters, "session_there", lambda: None)
     given = {"SPARK_REMOTE": "sc://far:15002", "MASTER": "spark://h:7077"}
-    assert find_place("yarn", given) == Place("yarn")
-    assert find_place("sc://h", given) == Place("sc://h", is_connect=True)
-    assert find_place(None, given) == Place("sc://far:15002", is_connect=True)
-    assert find_place(None, {"MASTER": "spark://h:7077"}) == Place("spark://h:7077")
-    assert find_place(None, {}) == Place("local[*]")
+    assert find_place("yarn", given) == SessionTarget("yarn")
+    assert find_place("sc://h", given) == SessionTarget("sc://h", is_connect=True)
+    assert find_place(None, given) == SessionTarget("sc://far:15002", is_connect=True)
+    assert find_place(None, {"MASTER": "spark://h:7077"}) == SessionTarget("spark://h:7077")
+    assert find_place(None, {}) == SessionTarget("local[*]")
 
 
 def test_only_a_local_session_has_few_shuffle_partitions() -> None:
     few = {
-        master: settings_for(Place(master, is_connect=master.startswith("sc:"))).get("spark.sql.shuffle.partitions")
+        master: settings_for(SessionTarget(master, is_connect=master.startswith("sc:"))).get(
+            "spark.sql.shuffle.partitions"
+        )
         for master in ("local[4]", "yarn", "sc://h")
     }
     assert few == {"local[4]": str(min(os.cpu_count() or 1, 16)), "yarn": None, "sc://h": None}
 
 
 def test_checkpoint_manager_is_left_as_spark_has_it() -> None:
-    assert not [name for name in settings_for(Place("local")) if "checkpointFileManager" in name]
+    assert not [name for name in settings_for(SessionTarget("local")) if "checkpointFileManager" in name]
 
 
 def test_failed_start_is_told_to_whoever_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

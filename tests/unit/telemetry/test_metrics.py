@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ import pytest
 from forebay.errors import InvariantBroken
 from forebay.telemetry import metrics
 from forebay.telemetry.metrics import METRICS
+from forebay.telemetry.own_process import own_process
 from forebay.telemetry.page import Page
 from forebay.telemetry.reference import reference
 
@@ -50,6 +55,13 @@ def test_the_names_of_the_seeds_are_there(suffix: str) -> None:
     assert set(suffix.split()) <= known
 
 
+def test_counts_of_what_there_is_now_are_gauges_whatever_their_names_end_with() -> None:
+    now = {"queue_workers_total", "queue_preparers_total", "queue_senders_total"}
+    assert {metric.type for metric in ALL if metric.suffix in now} == {"gauge"}
+    ends_like_a_counter = {metric.suffix for metric in ALL if metric.suffix.endswith("_total")} - now
+    assert {metric.type for metric in ALL if metric.suffix in ends_like_a_counter} == {"counter"}
+
+
 def test_a_page_has_the_samples_of_a_metric_together_with_labels_escaped() -> None:
     page = Page()
     page.declare(metrics.QUEUE_DROPPED)
@@ -80,3 +92,23 @@ def test_the_namespace_changes_the_names_of_the_way_out_alone() -> None:
 def test_a_sample_with_the_wrong_labels_is_a_bug() -> None:
     with pytest.raises(InvariantBroken, match="has labels"):
         Page().add(metrics.QUEUE_SIZE, 1)
+
+
+def test_the_process_is_told_in_true_numbers() -> None:
+    before, cpu = time.time(), time.process_time()
+    with contextlib.ExitStack() as opened:
+        for _ in range(20):
+            opened.enter_context(Path("/proc/self/stat").open())
+        found = own_process()
+    assert own_process().open_files == found.open_files - 20
+    assert cpu <= found.cpu_seconds <= cpu + 60
+    assert 0 < found.resident_bytes <= found.virtual_bytes
+    assert before - 86_400 < found.start_seconds < before
+    assert abs(found.start_seconds - _started()) < 2
+    assert 1 <= found.threads < found.open_files_max
+
+
+def _started() -> float:
+    """As `ps` tells it."""
+    shown = subprocess.run(["ps", "-o", "etimes=", "-p", str(os.getpid())], capture_output=True, text=True, check=True)
+    return time.time() - int(shown.stdout)

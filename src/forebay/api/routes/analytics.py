@@ -10,22 +10,22 @@ import os
 import msgspec
 from msgspec import Struct
 
-from forebay.api.answers import answered, iso
-from forebay.api.exchange import Answer, Request
-from forebay.api.figures import MessageCounts, counts_of
+from forebay.api.exchange import Request, Response
+from forebay.api.figures import INTERNAL, MessageCounts, counts_of, listed
 from forebay.api.history import MINUTE_US, Minute, Span
 from forebay.api.parameters import Moment, Text
 from forebay.api.problems import wrong
-from forebay.api.routing import Route, Scope
+from forebay.api.responses import answered, iso
+from forebay.api.routing import Queues, Route, Scope
 from forebay.api.service import Service
 
 _HOUR_US = 60 * MINUTE_US
-FROM = Moment("from", None, "The beginning of the time asked for; an hour ago where it is not given.")
+FROM = Moment("from", None, "The beginning of the requested time; an hour ago where it is not given.")
 TO = Moment("to", None, "Its end; now where it is not given.")
 INTERVAL = Text(
     "interval",
     "",
-    "Not needed: how far the points are apart follows from the time asked for.",
+    "Not needed: how far the points are apart follows from the requested time.",
     words=("", "minute", "hour", "day"),
 )
 QUERY = (FROM, TO, INTERVAL)
@@ -45,7 +45,7 @@ class Totals(Struct):
     refused: int
 
 
-class AnalyticsAnswer(Struct, rename="camel"):
+class AnalyticsResponse(Struct, rename="camel"):
     time: str
     messages: MessageCounts
     totals: Totals
@@ -187,7 +187,7 @@ class Refreshed(Struct):
 
 
 def span_of(service: Service, request: Request) -> Span:
-    """The time that is asked for."""
+    """The requested time."""
     end = TO.read(request.query)
     INTERVAL.read(request.query)
     to_us = service.clock.now_us() if end is None else end
@@ -218,14 +218,14 @@ def per_second(count: int, span: Span) -> float:
     return round(count / (span.bucket_minutes * 60), 2)
 
 
-async def show_analytics(service: Service, request: Request) -> Answer:
+async def show_analytics(service: Service, request: Request) -> Response:
     span_of(service, request)
-    statuses, lags = await service.store.queues(), await service.store.groups()
+    statuses, lags = await listed(service, request)
     now = iso(service.clock.now_us())
-    return answered(AnalyticsAnswer(now, counts_of(statuses, lags), totals_of(service)))
+    return answered(AnalyticsResponse(now, counts_of(statuses, lags), totals_of(service)))
 
 
-async def system_metrics(service: Service, request: Request) -> Answer:
+async def system_metrics(service: Service, request: Request) -> Response:
     span = span_of(service, request)
     series = [_system_point(point, span) for point in points_of(service, span)]
     replica = Replica(os.uname().nodename, 0, series)
@@ -246,7 +246,7 @@ def _even(value: float) -> Spread:
     return Spread(value, value, value, value)
 
 
-async def worker_metrics(service: Service, request: Request) -> Answer:
+async def worker_metrics(service: Service, request: Request) -> Response:
     span = span_of(service, request)
     series = [_worker_point(point, span) for point in reversed(points_of(service, span))]
     counts, now = service.counts, iso(service.clock.now_us())
@@ -272,7 +272,7 @@ def _worker_point(point: Minute, span: Span) -> WorkerPoint:
     )
 
 
-async def retention_metrics(service: Service, request: Request) -> Answer:
+async def retention_metrics(service: Service, request: Request) -> Response:
     span = span_of(service, request)
     points = [point for point in points_of(service, span) if point.figures.removed]
     series = [RetentionPoint(iso(point.start_us), point.figures.removed) for point in points]
@@ -280,30 +280,33 @@ async def retention_metrics(service: Service, request: Request) -> Answer:
     return answered(RetentionMetrics(time_range(span), span.bucket_minutes, series, total))
 
 
-async def parked_replicas(service: Service, request: Request) -> Answer:
+async def parked_replicas(service: Service, request: Request) -> Response:
     """Consumers that wait for messages at this server, by queue, now."""
     span, host, now = span_of(service, request), os.uname().nodename, iso(service.clock.now_us())
-    series = [ParkedPoint(now, queue, host, 0, count) for queue, count in sorted(service.waiting.by_queue().items())]
+    waiting = [found for found in sorted(service.waiting.by_queue().items()) if request.caller.allows(found[0])]
+    series = [ParkedPoint(now, queue, host, 0, count) for queue, count in waiting]
     return answered(ParkedReplicas(time_range(span), span.bucket_minutes, series, [ParkedReplica(host, 0)]))
 
 
-async def queue_lag(service: Service, request: Request) -> Answer:
+async def queue_lag(service: Service, request: Request) -> Response:
     span_of(service, request)
     points = [
         LagPoint(lag.queue, lag.group, lag.lag_messages, round(lag.lag_seconds, 3))
         for lag in await service.store.groups()
+        if request.caller.allows(lag.queue)
     ]
     return answered(QueueLag(iso(service.clock.now_us()), points))
 
 
-async def queue_ops(service: Service, request: Request) -> Answer:
+async def queue_ops(service: Service, request: Request) -> Response:
     span_of(service, request)
-    points = [OpsPoint(each.queue.name, each.pushed, each.messages) for each in await service.store.queues()]
+    found = [each for each in await service.store.queues() if request.caller.allows(each.queue.name)]
+    points = [OpsPoint(each.queue.name, each.pushed, each.messages) for each in found]
     return answered(QueueOps(iso(service.clock.now_us()), points))
 
 
-async def refresh(service: Service, request: Request) -> Answer:
-    """Figures are counted when they are asked for, so there is nothing to refresh."""
+async def refresh(service: Service, request: Request) -> Response:
+    """Figures are counted when they are requested, so there is nothing to refresh."""
     return answered(Refreshed(True))
 
 
@@ -316,9 +319,10 @@ ROUTES = (
         show_analytics,
         "Messages now, and what this server has done since it started.",
         Scope.READ,
-        answers={200: AnalyticsAnswer},
-        query=QUERY,
+        answers={200: AnalyticsResponse},
+        query=(*QUERY, INTERNAL),
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
     Route(
         "GET",
@@ -328,6 +332,7 @@ ROUTES = (
         Scope.READ,
         answers={200: SystemMetrics},
         query=QUERY,
+        queues=Queues.SHOWN,
     ),
     Route(
         "GET",
@@ -337,6 +342,7 @@ ROUTES = (
         Scope.READ,
         answers={200: WorkerMetrics},
         query=QUERY,
+        queues=Queues.SHOWN,
     ),
     Route(
         "GET",
@@ -346,6 +352,7 @@ ROUTES = (
         Scope.READ,
         answers={200: RetentionMetrics},
         query=QUERY,
+        queues=Queues.SHOWN,
     ),
     Route(
         "GET",
@@ -355,6 +362,7 @@ ROUTES = (
         Scope.READ,
         answers={200: ParkedReplicas},
         query=QUERY,
+        queues=Queues.SHOWN,
     ),
     Route(
         "GET",
@@ -365,6 +373,7 @@ ROUTES = (
         answers={200: QueueLag},
         query=QUERY,
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
     Route(
         "GET",
@@ -375,6 +384,7 @@ ROUTES = (
         answers={200: QueueOps},
         query=QUERY,
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
     Route(
         "POST",

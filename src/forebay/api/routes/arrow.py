@@ -9,23 +9,24 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from forebay.api.answers import answered
 from forebay.api.bodies import PAYLOAD_BYTES_MAX
-from forebay.api.exchange import Answer, Request, StreamedAnswer
+from forebay.api.exchange import Request, Response, StreamedResponse
 from forebay.api.large_bodies import read_body
 from forebay.api.parameters import Moment, Name, Text, Whole, checked_name
 from forebay.api.problems import Problem, problem_of, unavailable, wrong
-from forebay.api.routing import Content, Route, Scope
+from forebay.api.reach import check_stages
+from forebay.api.responses import answered
+from forebay.api.routing import Content, Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.arrow import WIRE_SCHEMA, incoming
 from forebay.broker.arrow.incoming import ArrowRefused
 from forebay.broker.arrow.staged_rows import new_stage_id
 from forebay.broker.bulk import RangeRequest, StageName, StagesOf
 from forebay.errors import RangeGone
+from forebay.model.body_formats import ARROW_STREAM, END_OF_STREAM
+from forebay.model.message import SEQ_MAX
 from forebay.model.queue import NAME_CHARACTERS_MAX
 
-ARROW_STREAM = "application/vnd.apache.arrow.stream"
-END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 STAGES_MAX = 100_000
 HOLD_SECONDS_MAX = 30 * 86_400
 DECODED_BODIES_MAX = 4
@@ -33,35 +34,34 @@ DECODED_BODIES_MAX = 4
 JOINED_BYTES_MAX = 64 * 1024
 """A first batch up to this size is sent in one piece with the schema; copying a larger one costs more than it saves."""
 
-_SEQ_MAX = (1 << 63) - 1
-FROM = Whole("from", 0, "The first seq; the oldest kept if absent.", highest=_SEQ_MAX)
-TO = Whole("to", _SEQ_MAX, "The last seq, included; the newest if absent.", highest=_SEQ_MAX)
+FROM = Whole("from", 0, "The first seq; the oldest kept if absent.", highest=SEQ_MAX)
+TO = Whole("to", SEQ_MAX, "The last seq, included; the newest if absent.", highest=SEQ_MAX)
 PARTITION = Name("partition", None, "Only of this partition. May be given several times.")
 CREATED_FROM = Moment("createdFrom", None, "Only messages made at this time or later.")
 CREATED_TO = Moment("createdTo", None, "Only messages made before this time.")
 LIMIT_BYTES = Whole("limitBytes", 0, "End behind so many bytes of payloads, but not before one message; 0: no limit.")
-IDENTITY = Text("identity", "", "Refuse to read a queue of another identity than this one, which `range` told.")
+IDENTITY = Text("identity", "", "Refuse to read a queue of another identity than this one, which `range` returned.")
 REMOVED_UP_TO = Whole(
     "removedUpTo",
     0,
     "Refuse a range that misses messages that were removed behind this seq, or lost.",
-    highest=_SEQ_MAX,
+    highest=SEQ_MAX,
 )
 TIME = Moment("time", None, "Also answer with the first seq made at this time or later.")
-PRODUCER = Text("producer", "", "Who writes. Required.")
+PRODUCER = Text("producer", "", "The writer's name. Required.")
 EPOCH = Text("epoch", "", "What is committed once for the producer and the queue, such as a batch's number. Required.")
 WRITE = Text("write", "", "Tells several writes of one epoch to one queue apart.")
 OF_QUEUE = Name("queue", None, "Only what was staged for this queue.")
 PART = Text("part", "", "Which part of the epoch this is, such as a task's number; for people.")
 
 
-class LostAnswer(Struct, rename="camel"):
+class LostRange(Struct, rename="camel"):
     first_seq: int
     last_seq: int
     messages: int
 
 
-class RangeAnswer(Struct, rename="camel", omit_defaults=True):
+class RangeResponse(Struct, rename="camel", omit_defaults=True):
     queue: str
     identity: str
     first_seq: int
@@ -69,19 +69,19 @@ class RangeAnswer(Struct, rename="camel", omit_defaults=True):
     bytes: int
     seq_at_time: int | None = None
     removed_seq: int = 0
-    lost: list[LostAnswer] = []
+    lost: list[LostRange] = []
 
 
 class HoldBody(Struct, rename="camel"):
-    seq: Annotated[int, Meta(ge=1, le=_SEQ_MAX)]
+    seq: Annotated[int, Meta(ge=1, le=SEQ_MAX)]
     seconds: Annotated[float, Meta(ge=0, le=HOLD_SECONDS_MAX)]
 
 
-class HoldAnswer(Struct, rename="camel"):
+class HoldResponse(Struct, rename="camel"):
     was_held: bool
 
 
-class StageAnswer(Struct, rename="camel"):
+class StageResponse(Struct, rename="camel"):
     stage: str
     messages: int
     bytes: int
@@ -103,7 +103,7 @@ class SeqsOfQueue(Struct, rename="camel"):
     last_seq: int
 
 
-class CommitAnswer(Struct, rename="camel"):
+class CommitResponse(Struct, rename="camel"):
     committed: bool
     already: bool
     messages: int
@@ -111,22 +111,22 @@ class CommitAnswer(Struct, rename="camel"):
     queues: dict[str, SeqsOfQueue]
 
 
-class AbortAnswer(Struct):
+class AbortResponse(Struct):
     removed: int
 
 
-async def show_range(service: Service, request: Request) -> Answer:
+async def show_range(service: Service, request: Request) -> Response:
     """Everything below `nextSeq` can be read now and never changes. `firstSeq` is `nextSeq` when nothing is kept.
 
     `identity` is that of this queue: one that is deleted and made again has another. `removedSeq` is the last message
-    that retention removed, of the partitions asked for, and `lost` is what a damage has taken: a reader that stands
+    that retention removed, of the requested partitions, and `lost` is what a damage has taken: a reader that stands
     before them has missed some.
     """
     (queue,) = request.path
     names = [checked_name(name, PARTITION.name) for name in request.values(PARTITION.name)]
     bounds = await service.store.bounds(queue, TIME.read(request.query), names)
     return answered(
-        RangeAnswer(
+        RangeResponse(
             queue,
             bounds.identity,
             bounds.first_seq,
@@ -134,26 +134,29 @@ async def show_range(service: Service, request: Request) -> Answer:
             bounds.size_bytes,
             bounds.seq_at_time,
             bounds.removed_seq,
-            [LostAnswer(*span) for span in bounds.lost],
+            [LostRange(*span) for span in bounds.lost],
         )
     )
 
 
-async def hold(service: Service, request: Request) -> Answer:
+async def hold(service: Service, request: Request) -> Response:
     """Messages from `seq` on stay, although all groups have finished them, for as long as `completedRetentionSeconds`
-    alone would remove them; for so many seconds, or until this is asked for again. 0 seconds end it.
+    alone would remove them; for so many seconds, or until this is requested again. 0 seconds end it.
     """
     queue, reader = request.path
     body = await read_body(HoldBody, request)
-    return answered(HoldAnswer(await service.store.hold(queue, checked_name(reader, "reader"), body.seq, body.seconds)))
+    return answered(
+        HoldResponse(await service.store.hold(queue, checked_name(reader, "reader"), body.seq, body.seconds))
+    )
 
 
-async def read_range(service: Service, request: Request) -> Answer | StreamedAnswer:
+async def read_range(service: Service, request: Request) -> Response | StreamedResponse:
     """An Arrow IPC stream, in seq order: seq, partition, transaction_id, trace_id, headers, created_at, payload.
 
     Deleted messages are absent. A range of which retention has removed the front is 410. What it removed further behind
     is absent, too, unless `removedUpTo` is given: then a range that misses messages behind that seq, removed or lost,
-    is 410. A queue of another `identity` than the one given is 409. An answer without Arrow's
+    is 410, and a front that was removed up to there is passed. A queue of another `identity` than the one given is 409.
+    Ranges of a parcel's lease have both. An answer without Arrow's
     end-of-stream marker was cut off: ask again behind the last seq that came.
     """
     (queue,) = request.path
@@ -175,11 +178,11 @@ async def read_range(service: Service, request: Request) -> Answer | StreamedAns
         first = await anext(batches, None)
     except RangeGone as gone:
         problem = problem_of(gone)
-        asked = f"{query.get(FROM.name, 'the oldest')} to {query.get(TO.name, 'the newest')}"
+        described = f"{query.get(FROM.name, 'the oldest')} to {query.get(TO.name, 'the newest')}"
         raise Problem(
-            problem.status, f"asked for seq {asked}: {gone}", code=problem.code, members=problem.members
+            problem.status, f"asked for seq {described}: {gone}", code=problem.code, members=problem.members
         ) from gone
-    return StreamedAnswer(200, _chunks(first, batches), ARROW_STREAM.encode())
+    return StreamedResponse(200, _chunks(first, batches), ARROW_STREAM.encode())
 
 
 async def _chunks(first: Any, following: AsyncGenerator[Any, None]) -> AsyncIterator[memoryview | bytes]:
@@ -216,7 +219,7 @@ async def _ahead(batches: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
             await batches.aclose()
 
 
-async def stage_rows(service: Service, request: Request) -> Answer:
+async def stage_rows(service: Service, request: Request) -> Response:
     """The body is an Arrow IPC stream: `payload` (binary or string), and as you like `partition`, `transaction_id`,
     `trace_id`, `headers`. What is answered is durable, and no message until a commit names it.
     """
@@ -238,7 +241,7 @@ async def stage_rows(service: Service, request: Request) -> Answer:
         raise wrong(refused.column, str(refused)) from refused
     staged = await service.store.stage(queue, stage_id, name, batches)
     service.counts.bytes_in += len(body)
-    return answered(StageAnswer(staged.stage_id, staged.content.messages, staged.content.size_bytes), 201)
+    return answered(StageResponse(staged.stage_id, staged.content.messages, staged.content.size_bytes), 201)
 
 
 def _label(parameter: Text, request: Request) -> str:
@@ -259,13 +262,15 @@ def _check_not_paused(service: Service) -> None:
         raise unavailable("push maintenance is on; nothing is accepted", "maintenance")
 
 
-async def commit_stages(service: Service, request: Request) -> Answer:
+async def commit_stages(service: Service, request: Request) -> Response:
     """All stages become messages at one moment, with the seqs that come next, in the order of the list. Once for a
     producer's epoch and queue: a second commit of the same rows, in whatever order and stages, changes nothing and
     answers `already`, with what the first one did; one of other rows is refused (409). `write` tells several writes of
     an epoch to one queue apart. `queue` names the queue of a commit that may have no stages.
     """
     body = await read_body(CommitBody, request)
+    _check_named(request, body.queue)
+    await check_stages(service, request, body.stages)
     _check_not_paused(service)
     await service.wait_until_all_free()
     wanted = StagesOf(body.producer, str(body.epoch), body.write, body.queue)
@@ -273,18 +278,28 @@ async def commit_stages(service: Service, request: Request) -> Answer:
     if not outcome.is_repeated:
         service.counts.pushed += outcome.messages
         service.counts.duplicates += outcome.duplicates
-    queues = {queue: SeqsOfQueue(*seqs) for queue, seqs in outcome.queues.items()}
-    return answered(CommitAnswer(True, outcome.is_repeated, outcome.messages, outcome.duplicates, queues))
+    allows = request.caller.allows
+    queues = {queue: SeqsOfQueue(*seqs) for queue, seqs in outcome.queues.items() if allows(queue)}
+    return answered(CommitResponse(True, outcome.is_repeated, outcome.messages, outcome.duplicates, queues))
 
 
-async def abort_stages(service: Service, request: Request) -> Answer:
+def _check_named(request: Request, queue: str | None) -> None:
+    """A key for some queues has to name the one: a producer's epoch may have rows for several."""
+    if queue is None:
+        request.caller.check_unrestricted("name the queue")
+    else:
+        request.caller.check_queue(queue, "queue")
+
+
+async def abort_stages(service: Service, request: Request) -> Response:
     """What was staged for the producer's epoch, and not committed, is forgotten: all of it, or one write's, or one
     queue's.
     """
     write, queue = WRITE.read(request.query), OF_QUEUE.read(request.query)
+    _check_named(request, queue)
     wanted = StagesOf(_label(PRODUCER, request), _label(EPOCH, request), write, queue)
     removed = await service.store.abort_stages(wanted, all_writes=WRITE.name not in request.query)
-    return answered(AbortAnswer(removed))
+    return answered(AbortResponse(removed))
 
 
 _BASE = "/api/v1/arrow"
@@ -297,9 +312,10 @@ ROUTES = (
         show_range,
         "Which seqs of a queue can be read.",
         Scope.READ,
-        answers={200: RangeAnswer},
+        answers={200: RangeResponse},
         query=(TIME, PARTITION),
         problems=(404, 503),
+        queues=Queues.NAMED,
     ),
     Route(
         "GET",
@@ -310,6 +326,7 @@ ROUTES = (
         answers={200: Content(ARROW_STREAM)},
         query=(FROM, TO, PARTITION, CREATED_FROM, CREATED_TO, LIMIT_BYTES, IDENTITY, REMOVED_UP_TO),
         problems=(404, 409, 410, 503),
+        queues=Queues.NAMED,
     ),
     Route(
         "POST",
@@ -317,9 +334,10 @@ ROUTES = (
         hold,
         "Keep finished messages that a reader has not read.",
         Scope.READ,
-        answers={200: HoldAnswer},
+        answers={200: HoldResponse},
         body=HoldBody,
         problems=(404, 413, 415, 503),
+        queues=Queues.NAMED,
     ),
     Route(
         "POST",
@@ -327,11 +345,12 @@ ROUTES = (
         stage_rows,
         "Stage rows for a queue.",
         Scope.WRITE,
-        answers={201: StageAnswer},
+        answers={201: StageResponse},
         body=bytes,
         body_type=ARROW_STREAM,
         query=_STAGING,
         problems=(413, 415, 503, 507),
+        queues=Queues.NAMED,
     ),
     Route(
         "POST",
@@ -339,9 +358,10 @@ ROUTES = (
         commit_stages,
         "Make staged rows messages, once for a producer's epoch and queue.",
         Scope.WRITE,
-        answers={200: CommitAnswer},
+        answers={200: CommitResponse},
         body=CommitBody,
         problems=(409, 413, 415, 429, 503, 507),
+        queues=Queues.NAMED,
     ),
     Route(
         "DELETE",
@@ -349,8 +369,9 @@ ROUTES = (
         abort_stages,
         "Forget what was staged for a producer's epoch.",
         Scope.WRITE,
-        answers={200: AbortAnswer},
+        answers={200: AbortResponse},
         query=(PRODUCER, EPOCH, WRITE, OF_QUEUE),
         problems=(503,),
+        queues=Queues.NAMED,
     ),
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from forebay.api.answers import answered
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 from forebay.api.problems import without_paths
-from forebay.api.routing import Needs, Route, Scope
+from forebay.api.responses import answered
+from forebay.api.routing import Needs, Queues, Route, Scope
 from forebay.api.service import Service
-from forebay.ingest.figures import NO_BUFFERS, BufferFigures
+from forebay.ingest.figures import BufferFigures
 from forebay.telemetry import metrics
 from forebay.telemetry.page import Page
 
@@ -39,31 +39,31 @@ class Buffers(Struct, rename="camel"):
     damaged_files: list[str]
     unknown_files: list[str]
     is_drainer: bool
-    """False while another process drains the directory; its messages are then told by that one."""
+    """False while another process drains the directory; its messages are then counted by that one."""
 
 
 async def buffer_figures(service: Service) -> BufferFigures:
-    return NO_BUFFERS if service.intake is None else await service.intake.figures()
+    return await service.intake.figures()
 
 
-async def show_buffers(service: Service, request: Request) -> Answer:
-    figures = await buffer_figures(service)
-    recovery = service.intake.keeper.recovery if service.intake else None
+async def show_buffers(service: Service, request: Request) -> Response:
+    figures, caller = await buffer_figures(service), request.caller
+    recovery = service.intake.recovery
     return answered(
         Buffers(
             figures.pending,
             figures.failed,
             service.is_db_healthy,
             without_paths(figures.reason, service.folders) or None,
-            str(recovery) if recovery and recovery.is_running else None,
+            str(recovery) if recovery.is_running else None,
             figures.size_bytes,
             round(figures.oldest_seconds, 3),
-            figures.pending_by_lane,
-            figures.queues,
+            figures.pending_by_kind,
+            {queue: count for queue, count in figures.queues.items() if caller.allows(queue)},
             figures.partitions_fenced,
-            [FailedFile(*one) for one in figures.failed_files],
-            figures.damaged_files,
-            figures.strangers,
+            [failed for one in figures.failed_files if caller.allows((failed := FailedFile(*one)).queue)],
+            figures.damaged_files if caller.patterns is None else [],
+            figures.strangers if caller.patterns is None else [],
             figures.is_owner,
         )
     )
@@ -71,8 +71,6 @@ async def show_buffers(service: Service, request: Request) -> Answer:
 
 async def add_buffers(page: Page, service: Service) -> None:
     """What waits, as metrics."""
-    if service.intake is None:
-        return
     figures = await buffer_figures(service)
     page.add(metrics.DB_HEALTHY, int(figures.is_db_healthy))
     page.add(metrics.BUFFER_BYTES, figures.size_bytes)
@@ -81,9 +79,9 @@ async def add_buffers(page: Page, service: Service) -> None:
     page.add(metrics.BUFFER_FAILED, figures.failed)
     page.add(metrics.BUFFER_DAMAGED_FILES, len(figures.damaged_files))
     page.add(metrics.FAILOVERS, figures.failovers)
-    for kind, value in figures.pending_by_lane.items():
+    for kind, value in figures.pending_by_kind.items():
         page.add(metrics.BUFFER_PENDING, value, kind)
-    for kind, value in figures.appended_by_lane.items():
+    for kind, value in figures.appended_by_kind.items():
         page.add(metrics.BUFFER_APPENDED, value, kind)
     for kind, counts in figures.counts.items():
         page.add(metrics.BUFFER_DRAINED, counts.drained, kind)
@@ -104,5 +102,6 @@ ROUTES = (
         answers={200: Buffers},
         problems=(503,),
         needs=Needs.NOTHING,
+        queues=Queues.SHOWN,
     ),
 )

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from forebay.api.answers import ConfigureAnswer, answered
 from forebay.api.bodies import ConfigureBody
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 from forebay.api.large_bodies import read_body
 from forebay.api.parameters import checked_name
 from forebay.api.problems import wrong
-from forebay.api.routing import Route, Scope
+from forebay.api.responses import ConfigureResponse, answered
+from forebay.api.routing import Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.model.queue import OptionsRefused, options_from_wire, options_to_wire
 
 
-async def configure(service: Service, request: Request) -> Answer:
+async def configure(service: Service, request: Request) -> Response:
     """Every option that is not given gets its default, as with Queen. An option that is not known is refused. To change
     a queue that is there needs a key of scope admin.
     """
     body = await read_body(ConfigureBody, request)
-    checked_name(body.queue, "queue")
+    request.caller.check_queue(checked_name(body.queue, "queue"), "queue")
     for field, name in (("namespace", body.namespace), ("task", body.task)):
         if name:
             checked_name(name, field)
@@ -30,10 +30,11 @@ async def configure(service: Service, request: Request) -> Answer:
     namespace, task = body.namespace or "", body.task or ""
     existing = await service.store.queue(body.queue)
     if existing is not None and (existing.options, existing.namespace, existing.task) != (options, namespace, task):
-        service.access.check(request.headers, Scope.ADMIN)
+        request.caller.check_scope(Scope.ADMIN)
+        request.is_admin_action, request.subject = True, body.queue
     queue = await service.store.configure(body.queue, options, namespace, task)
     service.waiting.learn(queue.name, queue.namespace, queue.task)
-    return answered(ConfigureAnswer(True, queue.name, queue.namespace, queue.task, options_to_wire(queue.options)))
+    return answered(ConfigureResponse(True, queue.name, queue.namespace, queue.task, options_to_wire(queue.options)))
 
 
 ROUTES = (
@@ -43,8 +44,9 @@ ROUTES = (
         configure,
         "Make a queue, or replace its options.",
         Scope.WRITE,
-        answers={200: ConfigureAnswer},
+        answers={200: ConfigureResponse},
         body=ConfigureBody,
         problems=(413, 415, 503, 507),
+        queues=Queues.NAMED,
     ),
 )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from forebay.api.answer_sizes import room_for_page
-from forebay.api.answers import Pagination, answered, data_of, iso, message_id
 from forebay.api.bodies import DeadLetterBody, ReplayBody
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 from forebay.api.large_bodies import read_body
 from forebay.api.parameters import LIMIT, OFFSET, Moment, Name, Switch, time_us
 from forebay.api.problems import unavailable, wrong
-from forebay.api.routing import Route, Scope
+from forebay.api.response_sizes import room_for_page
+from forebay.api.responses import Pagination, answered, data_of, iso, message_id
+from forebay.api.routes.groups import PARTITION
+from forebay.api.routes.status import QUEUE
+from forebay.api.routing import Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 
-QUEUE = Name("queue", None, "Only of this queue.")
 GROUP = Name("consumerGroup", None, "Only of this group.")
-PARTITION = Name("partition", None, "Only of this partition.")
 TRANSACTION = Name("transactionId", None, "Only this message.")
 FROM = Moment("from", None, "Only those that failed at this time or later.")
 TO = Moment("to", None, "Only those that failed at this time or earlier.")
@@ -82,7 +82,7 @@ def _info(letter: DeadMessage) -> DeadLetterInfo:
 
 def _by_query(request: Request) -> DeadLetterFilter:
     query = request.query
-    return DeadLetterFilter(
+    wanted = DeadLetterFilter(
         queue=QUEUE.read(query),
         group=GROUP.read(query),
         partition=PARTITION.read(query),
@@ -90,9 +90,21 @@ def _by_query(request: Request) -> DeadLetterFilter:
         to_us=TO.read(query),
         transaction_id=TRANSACTION.read(query),
     )
+    _check_queue(request, wanted.queue)
+    return wanted
 
 
-def _by_body(body: DeadLetterBody) -> DeadLetterFilter:
+def _check_queue(request: Request, queue: str | None) -> None:
+    """A key for some queues has to name one of them."""
+    if queue is None:
+        request.caller.check_unrestricted("name the queue whose dead letters are meant")
+    else:
+        request.caller.check_queue(queue, "queue")
+
+
+def _by_body(request: Request, body: DeadLetterBody) -> DeadLetterFilter:
+    _check_queue(request, body.queue)
+    request.subject = body.queue or "all queues"
     wanted = DeadLetterFilter(
         queue=body.queue,
         group=body.consumer_group,
@@ -111,7 +123,7 @@ def _deliberate(wanted: DeadLetterFilter, *, is_all: bool) -> DeadLetterFilter:
     return wanted
 
 
-async def list_dead_letters(service: Service, request: Request) -> Answer:
+async def list_dead_letters(service: Service, request: Request) -> Response:
     limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
     wanted = _by_query(request)
     async with room_for_page(service.memory) as bytes_max:
@@ -119,23 +131,27 @@ async def list_dead_letters(service: Service, request: Request) -> Answer:
     return answered(DeadLetterList([_info(letter) for letter in found], total, Pagination(limit, offset, total)))
 
 
-async def replay(service: Service, request: Request) -> Answer:
+async def replay(service: Service, request: Request) -> Response:
     """Push them again as new messages at the end of their partitions, each for the group in which it died."""
     body = await read_body(ReplayBody, request)
-    wanted = _by_body(body)
+    wanted = _by_body(request, body)
+    if body.to_all_groups:
+        # For groups that never had them they are new messages.
+        request.caller.check_scope(Scope.WRITE)
     if service.is_push_paused:
         raise unavailable("push maintenance is on", "maintenance")
     replayed = await service.store.replay_dead_letters(wanted, to_all_groups=body.to_all_groups)
     return answered(Replayed(True, replayed))
 
 
-async def purge(service: Service, request: Request) -> Answer:
-    wanted = _by_body(await read_body(DeadLetterBody, request))
+async def purge(service: Service, request: Request) -> Response:
+    wanted = _by_body(request, await read_body(DeadLetterBody, request))
     return answered(Purged(True, await service.store.purge_dead_letters(wanted)))
 
 
-async def delete_dead_letters(service: Service, request: Request) -> Answer:
+async def delete_dead_letters(service: Service, request: Request) -> Response:
     wanted = _deliberate(_by_query(request), is_all=ALL.read(request.query))
+    request.subject = wanted.queue or "all queues"
     return answered(Purged(True, await service.store.purge_dead_letters(wanted)))
 
 
@@ -149,6 +165,7 @@ ROUTES = (
         answers={200: DeadLetterList},
         query=(*FILTERS, LIMIT, OFFSET),
         problems=(503,),
+        queues=Queues.NAMED,
     ),
     Route(
         "DELETE",
@@ -159,6 +176,7 @@ ROUTES = (
         answers={200: Purged},
         query=(*FILTERS, ALL),
         problems=(503,),
+        queues=Queues.NAMED,
     ),
     Route(
         "POST",
@@ -166,10 +184,11 @@ ROUTES = (
         replay,
         "Push dead letters again as new messages, each for the group in which it died, or with `toAllGroups` for every "
         "group. Piece by piece: if one is refused, those before it stay pushed.",
-        Scope.WRITE,
+        Scope.CONSUME,
         answers={200: Replayed},
         body=ReplayBody,
         problems=(413, 415, 429, 503, 507),
+        queues=Queues.NAMED,
     ),
     Route(
         "POST",
@@ -180,5 +199,6 @@ ROUTES = (
         answers={200: Purged},
         body=DeadLetterBody,
         problems=(413, 415, 503),
+        queues=Queues.NAMED,
     ),
 )

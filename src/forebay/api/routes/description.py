@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
+from forebay.api.html_responses import html_answer
 from forebay.api.routing import Route, Scope
 from forebay.api.service import Service
 
@@ -14,17 +15,19 @@ from forebay.api.service import Service
 def _written() -> tuple[bytes, bytes]:
     # The description is made from all routes, of which these two are part: hence not at import.
     from forebay.api.openapi import description, page
-    from forebay.api.routes import ALL_ROUTES
+    from forebay.api.routes import API_ROUTES
 
-    return description(ALL_ROUTES), page(ALL_ROUTES)
-
-
-async def openapi(service: Service, request: Request) -> Answer:
-    return Answer(200, _written()[0])
+    return description(API_ROUTES), page(API_ROUTES)
 
 
-async def docs(service: Service, request: Request) -> Answer:
-    return Answer(200, _written()[1], b"text/html; charset=utf-8")
+async def openapi(service: Service, request: Request) -> Response:
+    return Response(200, _written()[0])
+
+
+async def docs(service: Service, request: Request) -> Response:
+    from forebay.api.openapi import STYLE
+
+    return html_answer(_written()[1], STYLE)
 
 
 ROUTES = (

@@ -6,10 +6,10 @@ import asyncio
 
 from msgspec import Struct
 
-from forebay.api.answers import answered, iso_or_none
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 from forebay.api.problems import not_found
-from forebay.api.routing import Needs, Route, Scope
+from forebay.api.responses import answered, iso_or_none
+from forebay.api.routing import Needs, Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.export.dead_letters import DeadLetter, DeadLetters, UnknownDeadLetter
 from forebay.export.exporter import Exporter
@@ -33,8 +33,16 @@ class ExportInfo(Struct, rename="camel"):
     sent_items: int
     retried: int
     dead: int
+    dead_letters: int
+    """Kept now, of the destination's own. Those of an export are its group's."""
     dropped: int
     last_error: str
+    errors: dict[str, int]
+    """Attempts that failed, by class of error."""
+    backoff_seconds: float
+    """The last pause between two attempts; 0 after a success."""
+    retry_seconds: float
+    """Until the destination is tried again; 0 when it may be tried now."""
 
 
 class Exports(Struct):
@@ -65,9 +73,13 @@ class Done(Struct):
     count: int
 
 
-async def list_exports(service: Service, request: Request) -> Answer:
-    found = [_outlet_info(service, name) for name in service.way_out.outlets]
-    found += [await _export_info(service, name) for name in service.way_out.exports]
+async def list_exports(service: Service, request: Request) -> Response:
+    exports, caller = service.way_out.exports, request.caller
+    # What receivers feed is of no queue: a key for some queues does not see it.
+    outlets = [] if caller.patterns is not None else list(service.way_out.outlets)
+    found = await asyncio.to_thread(lambda: [_outlet_info(service, name) for name in outlets])
+    shown = [name for name, export in list(exports.items()) if caller.allows(export.feed.options.queue)]
+    found += [await _export_info(service, name) for name in shown]
     return answered(Exports(found))
 
 
@@ -78,11 +90,12 @@ def _outlet_info(service: Service, name: str) -> ExportInfo:
         outlet.exporter,
         name=name,
         kind="destination",
-        source=f"send queue ({outlet.mode})",
+        source=f"send queue ({outlet.kind})",
         destination=name,
         waiting=figures.batches,
         waiting_bytes=figures.bytes,
         oldest_at=iso_or_none(figures.oldest_us) if figures.oldest_us else None,
+        dead_letters=len(outlet.feed.dead_letters.ids()),
         dropped=sum(outlet.feed.dropped.values()),
     )
 
@@ -91,16 +104,18 @@ async def _export_info(service: Service, name: str) -> ExportInfo:
     export = service.way_out.exports[name]
     options = export.feed.options
     lags = await service.store.groups(options.queue)
-    lag = next((lag.lag_messages for lag in lags if lag.group == options.group), None)
+    lag = next((lag for lag in lags if lag.group == options.group), None)
+    oldest_us = service.clock.now_us() - int(lag.lag_seconds * 1_000_000) if lag and lag.lag_messages else None
     return _info(
         export.exporter,
         name=name,
         kind="export",
         source=f"{options.queue}@{options.group}",
         destination=export.destination,
-        waiting=lag,
+        waiting=lag.lag_messages if lag else None,
         waiting_bytes=None,
-        oldest_at=None,
+        oldest_at=iso_or_none(oldest_us) if oldest_us else None,
+        dead_letters=0,
         dropped=0,
     )
 
@@ -115,21 +130,26 @@ def _info(exporter: Exporter, **known: object) -> ExportInfo:
         retried=delivery.counts["retried"],
         dead=delivery.counts["buried"],
         last_error=delivery.last_error,
+        errors={str(error): count for error, count in delivery.failures.items()},
+        backoff_seconds=round(delivery.backoff_seconds, 3),
+        retry_seconds=round(delivery.seconds_until_open(), 3),
         **known,  # type: ignore[arg-type]
     )
 
 
-async def pause_export(service: Service, request: Request) -> Answer:
+async def pause_export(service: Service, request: Request) -> Response:
     """Send no more until it is resumed, on all servers; what is under way is finished. Nothing is lost: it waits."""
     return await _set_paused(service, request, is_paused=True)
 
 
-async def resume_export(service: Service, request: Request) -> Answer:
+async def resume_export(service: Service, request: Request) -> Response:
     return await _set_paused(service, request, is_paused=False)
 
 
-async def _set_paused(service: Service, request: Request, *, is_paused: bool) -> Answer:
+async def _set_paused(service: Service, request: Request, *, is_paused: bool) -> Response:
     name = request.path[0]
+    export = service.way_out.exports.get(name)
+    request.caller.check_queue(export.feed.options.queue if export is not None else "")
     try:
         await service.way_out.set_paused(name, is_paused)
     except KeyError:
@@ -145,12 +165,12 @@ def _letters(service: Service, request: Request) -> DeadLetters:
     return outlet.feed.dead_letters
 
 
-async def list_dead(service: Service, request: Request) -> Answer:
+async def list_dead(service: Service, request: Request) -> Response:
     letters = await asyncio.to_thread(_letters(service, request).letters)
     return answered(DeadBatches([_shown(letter) for letter in letters]))
 
 
-async def show_dead(service: Service, request: Request) -> Answer:
+async def show_dead(service: Service, request: Request) -> Response:
     letters = _letters(service, request)
     try:
         return answered(_shown(letters.letter(request.path[1])))
@@ -171,7 +191,7 @@ def _shown(letter: DeadLetter) -> DeadBatch:
     )
 
 
-async def replay_dead(service: Service, request: Request) -> Answer:
+async def replay_dead(service: Service, request: Request) -> Response:
     """Put all dead letters of the destination back into its send queue, the oldest first."""
     letters = _letters(service, request)
     feed = service.way_out.outlets[request.path[0]].feed
@@ -183,7 +203,7 @@ async def replay_dead(service: Service, request: Request) -> Answer:
     return answered(Done(count))
 
 
-async def purge_dead(service: Service, request: Request) -> Answer:
+async def purge_dead(service: Service, request: Request) -> Response:
     """Delete all dead letters of the destination. What they held is lost."""
     letters = _letters(service, request)
     ids = letters.ids()
@@ -195,7 +215,15 @@ async def purge_dead(service: Service, request: Request) -> Answer:
 _DEAD = "/api/v1/exports/{name}/dead-letters"
 
 ROUTES = (
-    Route("GET", "/api/v1/exports", list_exports, "Everything that leaves.", Scope.READ, answers={200: Exports}),
+    Route(
+        "GET",
+        "/api/v1/exports",
+        list_exports,
+        "Everything that leaves.",
+        Scope.READ,
+        answers={200: Exports},
+        queues=Queues.SHOWN,
+    ),
     Route(
         "POST",
         "/api/v1/exports/{name}/pause",
@@ -204,6 +232,7 @@ ROUTES = (
         Scope.ADMIN,
         answers={200: Paused},
         problems=(404,),
+        queues=Queues.NAMED,
     ),
     Route(
         "POST",
@@ -213,6 +242,7 @@ ROUTES = (
         Scope.ADMIN,
         answers={200: Paused},
         problems=(404,),
+        queues=Queues.NAMED,
     ),
     Route(
         "GET",

@@ -1,23 +1,24 @@
 """Flows: what their workers say of them, what people want of them, and both as metrics.
 
 A worker reports about once a second and gets to know what is wanted. It has a flow as long as it reports; a second
-worker that names the flow is told who has it.
+worker that names the flow gets the name of the one that has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
-from forebay.api.answers import answered, iso_or_none
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
+from forebay.api.flow_states import report_now, report_of
 from forebay.api.large_bodies import read_body
 from forebay.api.parameters import Switch, checked_name
 from forebay.api.problems import Problem, not_found
-from forebay.api.routing import Needs, Route, Scope
+from forebay.api.responses import answered, iso_or_none
+from forebay.api.routing import Needs, Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.flow_rows import FlowRow
 from forebay.errors import StoreUnavailable
@@ -28,7 +29,7 @@ from forebay.telemetry.page import Page
 
 FLOWS_MAX = 1_000
 """In one report."""
-NEW = Switch("new", False, "Also a flow that no worker has told of yet.")
+NEW = Switch("new", False, "Also a flow that no worker has reported yet.")
 
 _Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
@@ -75,67 +76,59 @@ class FlowForgotten(Struct, rename="camel"):
     name: str
 
 
-def _report_of(row: FlowRow) -> FlowReport | None:
-    """What its worker said last; None if none has said anything."""
-    try:
-        return msgspec.json.decode(row.report, type=FlowReport)
-    except msgspec.DecodeError:
-        return None
-
-
-def _info(row: FlowRow, lag: int | None, now_us: int) -> FlowInfo:
-    report = _report_of(row) or FlowReport(name=row.name, state=State.STOPPED)
-    state = report.state
-    is_quiet = now_us - row.updated_us > QUIET_SECONDS * 1_000_000
-    if is_quiet and state not in (State.STOPPED, State.FAILED):
-        state = State.LOST
-    if row.is_paused and state in (State.STOPPED, State.LOST):
-        state = State.PAUSED
-    shown = msgspec.structs.replace(report, state=state, lag=lag)
-    return FlowInfo(shown, row.is_paused, row.worker, iso_or_none(row.updated_us))
-
-
 async def _infos(service: Service, rows: Iterable[FlowRow]) -> list[FlowInfo]:
     """With the lag of each flow's group as it is now; None where the group does not exist yet."""
     now_us = await service.store.time_us()
+    work = await service.dispatcher.flow_work()
     lags: dict[str, dict[str, int]] = {}
     found = []
     for row in rows:
-        report = _report_of(row)
+        report = report_of(row)
         queue = report.queue if report is not None else ""
         if queue and queue not in lags:
             is_there = await service.store.queue(queue) is not None
             lags[queue] = {lag.group: lag.lag_messages for lag in await service.store.groups(queue)} if is_there else {}
         lag = lags[queue].get(report.group) if report is not None and queue else None
-        found.append(_info(row, lag, now_us))
+        now = report_now(row, lag, now_us, work.get(row.name))
+        found.append(FlowInfo(now, row.is_paused, row.worker, iso_or_none(row.updated_us)))
     return found
 
 
-async def list_flows(service: Service, request: Request) -> Answer:
-    return answered(FlowList(await _infos(service, await service.store.flows())))
+async def list_flows(service: Service, request: Request) -> Response:
+    rows = [row for row in await service.store.flows() if _is_shown(request, row)]
+    return answered(FlowList(await _infos(service, rows)))
 
 
-async def _row(service: Service, name: str) -> FlowRow:
+def _is_shown(request: Request, row: FlowRow) -> bool:
+    """Of a flow that no worker has reported yet the queue is not known."""
+    report = report_of(row)
+    return request.caller.allows(report.queue if report is not None else "")
+
+
+async def _row(service: Service, request: Request, name: str) -> FlowRow:
     found = [row for row in await service.store.flows() if row.name == name]
     if not found:
         raise not_found(f"no flow {name!r}: no worker has told of it")
+    report = report_of(found[0])
+    request.caller.check_queue(report.queue if report is not None else "")
     return found[0]
 
 
-async def show_flow(service: Service, request: Request) -> Answer:
+async def show_flow(service: Service, request: Request) -> Response:
     (name,) = request.path
-    (info,) = await _infos(service, [await _row(service, name)])
+    (info,) = await _infos(service, [await _row(service, request, name)])
     return answered(info)
 
 
-async def report_flows(service: Service, request: Request) -> Answer:
+async def report_flows(service: Service, request: Request) -> Response:
     body = await read_body(FlowReportsBody, request)
-    told = {report.name: report for report in body.flows}
+    reports = {report.name: report for report in body.flows}
     kept = {row.name: row for row in await service.store.flows()}
+    _check_reported(request, {*body.names, *reports}, [*reports.values()], kept)
     orders = []
-    for index, name in enumerate(dict.fromkeys([*body.names, *told])):
+    for index, name in enumerate(dict.fromkeys([*body.names, *reports])):
         checked_name(name, f"names[{index}]")
-        report = told.get(name)
+        report = reports.get(name)
         # A flow of which there is nothing to say yet keeps what is known of it, and has a worker from now on.
         text = msgspec.json.encode(report) if report is not None else kept.get(name, FlowRow(name)).report
         is_released = report is not None and report.state is State.STOPPED
@@ -143,30 +136,40 @@ async def report_flows(service: Service, request: Request) -> Answer:
             name, body.worker, text, quiet_seconds=QUIET_SECONDS, is_released=is_released
         )
         runs_at = "" if row.worker in ("", body.worker) else row.worker
-        orders.append(FlowOrder(name, row.is_paused, row.resumes, runs_at, _report_of(row)))
+        orders.append(FlowOrder(name, row.is_paused, row.resumes, runs_at, report_of(row)))
     return answered(FlowOrders(orders))
 
 
-async def pause_flow(service: Service, request: Request) -> Answer:
+def _check_reported(request: Request, names: set[str], reports: list[FlowReport], kept: Mapping[str, FlowRow]) -> None:
+    """Both what is said of a flow and what is known of it have to be of the key's queues."""
+    known = [report for name in names if name in kept and (report := report_of(kept[name])) is not None]
+    request.caller.check_queues(report.queue for report in [*reports, *known])
+
+
+async def pause_flow(service: Service, request: Request) -> Response:
     """Its worker stops it within a second or so."""
     return await _wished(service, request, is_paused=True)
 
 
-async def resume_flow(service: Service, request: Request) -> Answer:
+async def resume_flow(service: Service, request: Request) -> Response:
     """Its worker goes on with it, or tries it again if it has failed."""
     return await _wished(service, request, is_paused=False)
 
 
-async def _wished(service: Service, request: Request, *, is_paused: bool) -> Answer:
+async def _wished(service: Service, request: Request, *, is_paused: bool) -> Response:
     (name,) = request.path
     if not NEW.read(request.query):
-        await _row(service, name)
+        await _row(service, request, name)
+    else:
+        request.caller.check_unrestricted("the queue of a flow that is not known yet could be any")
     (info,) = await _infos(service, [await service.store.pause_flow(name, is_paused)])
     return answered(info)
 
 
-async def forget_flow(service: Service, request: Request) -> Answer:
+async def forget_flow(service: Service, request: Request) -> Response:
     (name,) = request.path
+    if request.caller.patterns is not None:
+        await _row(service, request, name)
     if not await service.store.forget_flow(name):
         raise not_found(f"no flow {name!r}: no worker has told of it")
     return answered(FlowForgotten(True, name))
@@ -207,6 +210,7 @@ ROUTES = (
         Scope.READ,
         answers={200: FlowList},
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
     Route(
         "POST",
@@ -217,6 +221,8 @@ ROUTES = (
         answers={200: FlowOrders},
         body=FlowReportsBody,
         problems=(413, 415, 503, 507),
+        or_scope=Scope.CONSUME,
+        queues=Queues.NAMED,
     ),
     Route(
         "GET",
@@ -226,6 +232,7 @@ ROUTES = (
         Scope.READ,
         answers={200: FlowInfo},
         problems=(404, 503),
+        queues=Queues.NAMED,
     ),
     Route(
         "DELETE",
@@ -235,25 +242,28 @@ ROUTES = (
         Scope.ADMIN,
         answers={200: FlowForgotten},
         problems=(404, 503, 507),
+        queues=Queues.NAMED,
     ),
     Route(
         "POST",
         f"{_BASE}/{{name}}/pause",
         pause_flow,
         "Pause a flow.",
-        Scope.WRITE,
+        Scope.OPERATE,
         answers={200: FlowInfo},
         query=(NEW,),
         problems=(404, 503, 507),
+        queues=Queues.NAMED,
     ),
     Route(
         "POST",
         f"{_BASE}/{{name}}/resume",
         resume_flow,
         "Resume a flow, or start one again that has failed.",
-        Scope.WRITE,
+        Scope.OPERATE,
         answers={200: FlowInfo},
         query=(NEW,),
         problems=(404, 503, 507),
+        queues=Queues.NAMED,
     ),
 )

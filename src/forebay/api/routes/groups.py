@@ -1,4 +1,4 @@
-"""Consumer groups: how far each has come, and moving it."""
+"""Consumer groups: how far each has come, and forgetting it. Moving it: `seeks`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from forebay.api.answers import answered, iso, iso_or_none
-from forebay.api.bodies import SeekBody, SubscriptionBody
-from forebay.api.exchange import Answer, Request
-from forebay.api.large_bodies import read_body
-from forebay.api.parameters import Name, Switch, Whole, time_us
-from forebay.api.problems import not_found, wrong
-from forebay.api.routing import Route, Scope
+from forebay.api.exchange import Request, Response
+from forebay.api.figures import INTERNAL
+from forebay.api.parameters import Name, Switch, Whole
+from forebay.api.problems import not_found
+from forebay.api.responses import answered, iso, iso_or_none
+from forebay.api.routing import Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.messages import PopRequest
-from forebay.broker.overview import GroupLag, SeekTarget
+from forebay.broker.overview import GroupLag
+from forebay.model.internal_queues import is_internal
 
 LAGGING_SECONDS = 60
 """A group that is this far behind is Lagging."""
 DEAD_SECONDS = 600
-"""One that is behind, and has not asked for anything for this long, is Dead."""
+"""One that is behind, and has not requested anything for this long, is Dead."""
 
 MIN_LAG = Whole("minLagSeconds", 3600, "Only groups that are at least this far behind.", highest=1 << 40)
 PARTITION = Name("partition", None, "Only of this partition.")
@@ -53,12 +53,6 @@ class GroupDetail(Struct, rename="camel"):
 
 
 class GroupDeleted(Struct, rename="camel"):
-    success: bool
-    consumer_group: str
-    partitions: int
-
-
-class Sought(Struct, rename="camel"):
     success: bool
     consumer_group: str
     partitions: int
@@ -102,23 +96,29 @@ def info_of_group(lag: GroupLag, now_us: int) -> GroupInfo:
     )
 
 
-async def _infos(service: Service) -> list[GroupInfo]:
-    now_us = service.clock.now_us()
-    return [info_of_group(lag, now_us) for lag in await service.store.groups()]
+async def _infos(service: Service, request: Request, *, is_internal_too: bool = True) -> list[GroupInfo]:
+    """On the queues that the key may see."""
+    now_us, caller = service.clock.now_us(), request.caller
+    return [
+        info_of_group(lag, now_us)
+        for lag in await service.store.groups()
+        if caller.allows(lag.queue) and (is_internal_too or not is_internal(lag.queue))
+    ]
 
 
-async def list_groups(service: Service, request: Request) -> Answer:
-    return answered(await _infos(service))
+async def list_groups(service: Service, request: Request) -> Response:
+    return answered(await _infos(service, request, is_internal_too=INTERNAL.read(request.query)))
 
 
-async def list_lagging(service: Service, request: Request) -> Answer:
+async def list_lagging(service: Service, request: Request) -> Response:
     least = MIN_LAG.read(request.query)
-    return answered([info for info in await _infos(service) if info.total_lag and info.max_time_lag >= least])
+    infos = await _infos(service, request, is_internal_too=INTERNAL.read(request.query))
+    return answered([info for info in infos if info.total_lag and info.max_time_lag >= least])
 
 
-async def show_group(service: Service, request: Request) -> Answer:
+async def show_group(service: Service, request: Request) -> Response:
     (name,) = request.path
-    own = [info for info in await _infos(service) if info.name == name]
+    own = [info for info in await _infos(service, request) if info.name == name]
     if not own:
         raise not_found(f"no group {name!r}")
     return answered(
@@ -136,13 +136,13 @@ def _worst(states: Iterable[str]) -> str:
     return max(states, key=("Stable", "Lagging", "Dead").index)
 
 
-async def show_waiting(service: Service, request: Request) -> Answer:
+async def show_waiting(service: Service, request: Request) -> Response:
     """For a consumer that got nothing and wants to know why."""
     name, queue = request.path
     if await service.store.queue(queue) is None:
         raise not_found(f"no queue {queue!r}")
-    asked = PopRequest(queue=queue, partition=PARTITION.read(request.query), group=name)
-    seconds = await service.store.seconds_until_due(asked)
+    wanted = PopRequest(queue=queue, partition=PARTITION.read(request.query), group=name)
+    seconds = await service.store.seconds_until_due(wanted)
     lags = await service.store.groups()
     own = next((lag for lag in lags if (lag.queue, lag.group) == (queue, name)), None)
     due_at = None if seconds is None else iso(service.clock.now_us() + int(seconds * 1_000_000))
@@ -150,82 +150,53 @@ async def show_waiting(service: Service, request: Request) -> Answer:
     return answered(GroupWaiting(queue, name, waiting, leased, seconds, due_at))
 
 
-async def delete_group(service: Service, request: Request) -> Answer:
+async def delete_group(service: Service, request: Request) -> Response:
     METADATA.read(request.query)
     (name,) = request.path
     return answered(GroupDeleted(True, name, await service.store.delete_group(name, None)))
 
 
-async def delete_group_on_queue(service: Service, request: Request) -> Answer:
+async def delete_group_on_queue(service: Service, request: Request) -> Response:
     METADATA.read(request.query)
     name, queue = request.path
     return answered(GroupDeleted(True, name, await service.store.delete_group(name, queue)))
 
 
-async def set_subscription(service: Service, request: Request) -> Answer:
-    """Read again, or skip, from a time on; on every queue that the group knows."""
-    (name,) = request.path
-    body = await read_body(SubscriptionBody, request)
-    target = SeekTarget(time_us=time_us(body.subscription_timestamp, "subscriptionTimestamp"))
-    queues = sorted({lag.queue for lag in await service.store.groups() if lag.group == name})
-    if not queues:
-        raise not_found(f"no group {name!r}")
-    return await _sought(service, name, [(queue, None) for queue in queues], target)
-
-
-async def seek(service: Service, request: Request) -> Answer:
-    name, queue = request.path
-    return await _sought(service, name, [(queue, None)], _target(await read_body(SeekBody, request, is_optional=True)))
-
-
-async def seek_partition(service: Service, request: Request) -> Answer:
-    name, queue, partition = request.path
-    body = await read_body(SeekBody, request, is_optional=True)
-    # Queen knows only the end here, and sends nothing to say so.
-    target = SeekTarget(to_end=True) if body == SeekBody() else _target(body)
-    return await _sought(service, name, [(queue, partition)], target)
-
-
-def _target(body: SeekBody) -> SeekTarget:
-    given = [bool(body.to_end), body.timestamp is not None, body.seq is not None]
-    if sum(given) != 1:
-        raise wrong("toEnd", "give exactly one of toEnd, timestamp and seq")
-    if body.timestamp is not None:
-        return SeekTarget(time_us=time_us(body.timestamp, "timestamp"))
-    return SeekTarget(seq=body.seq) if body.seq is not None else SeekTarget(to_end=True)
-
-
-async def _sought(service: Service, group: str, places: list[tuple[str, str | None]], target: SeekTarget) -> Answer:
-    moved = 0
-    for queue, partition in places:
-        moved += await service.store.seek(group, queue, partition, target)
-        service.waiting.announce(queue, 1)
-    return answered(Sought(True, group, moved))
-
-
-_GROUPS = "/api/v1/consumer-groups"
-_ON_QUEUE = f"{_GROUPS}/{{group}}/queues/{{queue}}"
+GROUPS = "/api/v1/consumer-groups"
+ON_QUEUE = f"{GROUPS}/{{group}}/queues/{{queue}}"
 
 ROUTES = (
-    Route("GET", _GROUPS, list_groups, "List groups.", Scope.READ, answers={200: list[GroupInfo]}, problems=(503,)),
     Route(
         "GET",
-        f"{_GROUPS}/lagging",
+        GROUPS,
+        list_groups,
+        "List groups.",
+        Scope.READ,
+        answers={200: list[GroupInfo]},
+        query=(INTERNAL,),
+        problems=(503,),
+        queues=Queues.SHOWN,
+    ),
+    Route(
+        "GET",
+        f"{GROUPS}/lagging",
         list_lagging,
         "List groups that are behind.",
         Scope.READ,
         answers={200: list[GroupInfo]},
-        query=(MIN_LAG,),
+        query=(MIN_LAG, INTERNAL),
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
     Route(
         "GET",
-        f"{_GROUPS}/{{group}}",
+        f"{GROUPS}/{{group}}",
         show_group,
         "Show a group on all its queues.",
         Scope.READ,
         answers={200: GroupDetail},
         problems=(404, 503),
+        queues=Queues.NAMED,
     ),
     Route(
         "GET",
@@ -236,10 +207,12 @@ ROUTES = (
         answers={200: GroupWaiting},
         query=(PARTITION,),
         problems=(404, 503),
+        or_scope=Scope.CONSUME,
+        queues=Queues.NAMED,
     ),
     Route(
         "DELETE",
-        f"{_GROUPS}/{{group}}",
+        f"{GROUPS}/{{group}}",
         delete_group,
         "Forget a group.",
         Scope.ADMIN,
@@ -249,43 +222,13 @@ ROUTES = (
     ),
     Route(
         "DELETE",
-        _ON_QUEUE,
+        ON_QUEUE,
         delete_group_on_queue,
         "Forget a group on one queue.",
         Scope.ADMIN,
         answers={200: GroupDeleted},
         query=(METADATA,),
         problems=(404, 503),
-    ),
-    Route(
-        "POST",
-        f"{_GROUPS}/{{group}}/subscription",
-        set_subscription,
-        "Let a group go on from a time.",
-        Scope.WRITE,
-        answers={200: Sought},
-        body=SubscriptionBody,
-        problems=(404, 413, 415, 503),
-    ),
-    Route(
-        "POST",
-        f"{_ON_QUEUE}/seek",
-        seek,
-        "Move a group on a queue: to the end, to a time, or to a seq.",
-        Scope.WRITE,
-        answers={200: Sought},
-        body=SeekBody,
-        problems=(404, 413, 415, 503),
-    ),
-    Route(
-        "POST",
-        f"{_ON_QUEUE}/partitions/{{partition}}/seek",
-        seek_partition,
-        "Move a group on one partition; without a body, to the end.",
-        Scope.WRITE,
-        answers={200: Sought},
-        body=SeekBody,
-        is_body_optional=True,
-        problems=(404, 413, 415, 503),
+        queues=Queues.NAMED,
     ),
 )

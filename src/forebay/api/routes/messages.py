@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from msgspec import Struct
 
-from forebay.api.answer_sizes import room_for_page
-from forebay.api.answers import BrowsedMessage, answered, browsed
-from forebay.api.bodies import ERROR_CHARACTERS_MAX, BuryBody
-from forebay.api.exchange import Answer, Request
+from forebay.api.bodies import BuryBody
+from forebay.api.exchange import Request, Response
 from forebay.api.large_bodies import read_body
 from forebay.api.parameters import LIMIT, Name, Whole
 from forebay.api.problems import Problem, not_found, unavailable, wrong
-from forebay.api.routing import Route, Scope
+from forebay.api.reach import check_partitions
+from forebay.api.response_sizes import room_for_page
+from forebay.api.responses import BrowsedMessage, answered, browsed
+from forebay.api.routes.resources import PARTITION
+from forebay.api.routing import Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.overview import DeadLetterFilter
+from forebay.model.queue import ERROR_CHARACTERS_MAX
 
 QUEUE = Name("queue", None, "The queue to look into.")
-PARTITION = Name("partition", None, "Only this partition.")
+TRANSACTION = Name("transactionId", None, "Only the messages with this id, one in a partition at most.")
 FROM_SEQ = Whole("fromSeq", 1, "Messages with this seq or a higher one.")
+
+
+PARTITIONS_SEARCHED_MAX = 1_000
+"""For one transactionId, where no partition is named."""
 
 
 class MessageList(Struct, rename="camel"):
@@ -26,14 +35,40 @@ class MessageList(Struct, rename="camel"):
     """Where to go on; null at the end."""
 
 
-async def list_messages(service: Service, request: Request) -> Answer:
+async def list_messages(service: Service, request: Request) -> Response:
     queue = QUEUE.read(request.query)
     if queue is None:
         raise wrong(QUEUE.name, "is missing")
+    request.caller.check_queue(queue, QUEUE.name)
+    wanted = TRANSACTION.read(request.query)
+    if wanted is not None:
+        return await _with_id(service, queue, PARTITION.read(request.query), wanted)
     return await browse(service, request, queue)
 
 
-async def browse(service: Service, request: Request, queue: str) -> Answer:
+async def _with_id(service: Service, queue: str, partition: str | None, transaction_id: str) -> Response:
+    """Each partition is read by itself, so that no other request waits for all of them."""
+    found = []
+    for partition_id in await _partition_ids(service, queue, partition):
+        message = await service.store.message(partition_id, transaction_id)
+        if message is not None:
+            found.append(browsed(message))
+    return answered(MessageList(found, None))
+
+
+async def _partition_ids(service: Service, queue: str, partition: str | None) -> list[str]:
+    found: list[str] = []
+    for offset in count(0, PARTITIONS_SEARCHED_MAX):
+        page = await service.store.partitions(queue, PARTITIONS_SEARCHED_MAX, offset)
+        found += [each.partition_id for each in page if partition in (None, each.name)]
+        if partition is None and len(found) > PARTITIONS_SEARCHED_MAX:
+            raise wrong(PARTITION.name, f"is needed: the queue has more than {PARTITIONS_SEARCHED_MAX} partitions")
+        if len(page) < PARTITIONS_SEARCHED_MAX or (partition is not None and found):
+            break
+    return found
+
+
+async def browse(service: Service, request: Request, queue: str) -> Response:
     limit, from_seq = LIMIT.read(request.query), FROM_SEQ.read(request.query)
     partition = PARTITION.read(request.query)
     async with room_for_page(service.memory) as bytes_max:
@@ -45,8 +80,9 @@ async def browse(service: Service, request: Request, queue: str) -> Answer:
     return answered(MessageList([browsed(message) for message in found], following))
 
 
-async def show_message(service: Service, request: Request) -> Answer:
+async def show_message(service: Service, request: Request) -> Response:
     partition_id, transaction_id = request.path
+    await check_partitions(service, request, [partition_id])
     message = await service.store.message(partition_id, transaction_id)
     if message is None:
         raise not_found(f"no message {transaction_id!r} in partition {partition_id!r}")
@@ -60,9 +96,10 @@ class MessageDeleted(Struct, rename="camel"):
     message: str
 
 
-async def delete_message(service: Service, request: Request) -> Answer:
-    """Nobody gets it any more. One that is not there is no error, as Queen's clients expect."""
+async def delete_message(service: Service, request: Request) -> Response:
+    """No consumer gets it any more. One that is not there is no error, as Queen's clients expect."""
     partition_id, transaction_id = request.path
+    await check_partitions(service, request, [partition_id])
     was_there = await service.store.delete_message(partition_id, transaction_id)
     said = "Message deleted" if was_there else "Message not found"
     return answered(MessageDeleted(was_there, partition_id, transaction_id, said))
@@ -75,11 +112,12 @@ class MessageRetried(Struct, rename="camel"):
     replayed: int
 
 
-async def retry_message(service: Service, request: Request) -> Answer:
+async def retry_message(service: Service, request: Request) -> Response:
     """Replay its dead letters, each for the group in which it died."""
     partition_id, transaction_id = request.path
     if service.is_push_paused:
         raise unavailable("push maintenance is on", "maintenance")
+    await check_partitions(service, request, [partition_id])
     letters, _ = await service.store.dead_letters(DeadLetterFilter(transaction_id=transaction_id), 10_000, 0)
     own = next((letter.message for letter in letters if letter.message.partition_id == partition_id), None)
     if own is None:
@@ -96,10 +134,11 @@ class MessageBuried(Struct, rename="camel"):
     dead_letters: int
 
 
-async def bury_message(service: Service, request: Request) -> Answer:
+async def bury_message(service: Service, request: Request) -> Response:
     """Each group that has not finished it gets a dead letter, and the message is gone from its queue."""
     partition_id, transaction_id = request.path
     reason = (await read_body(BuryBody, request, is_optional=True)).error or "moved by request"
+    await check_partitions(service, request, [partition_id])
     message = await service.store.message(partition_id, transaction_id)
     queue = await service.store.queue(message.queue) if message else None
     if queue is not None and not queue.options.dead_letter_queue:
@@ -120,8 +159,9 @@ ROUTES = (
         "Read messages of a queue in order, without popping them. `nextSeq` says where to go on.",
         Scope.READ,
         answers={200: MessageList},
-        query=(QUEUE, PARTITION, FROM_SEQ, LIMIT),
+        query=(QUEUE, PARTITION, TRANSACTION, FROM_SEQ, LIMIT),
         problems=(404, 410, 503),
+        queues=Queues.NAMED,
     ),
     Route(
         "GET",
@@ -131,34 +171,38 @@ ROUTES = (
         Scope.READ,
         answers={200: BrowsedMessage},
         problems=(404, 503),
+        queues=Queues.NAMED,
     ),
     Route(
         "DELETE",
         "/api/v1/messages/{partitionId}/{transactionId}",
         delete_message,
-        "Delete one message, for every group and for whoever holds it. Its id may be used again.",
-        Scope.WRITE,
+        "Delete one message, for every group and for the consumer that holds it. Its id may be used again.",
+        Scope.OPERATE,
         answers={200: MessageDeleted},
         problems=(503,),
+        queues=Queues.NAMED,
     ),
     Route(
         "POST",
         "/api/v1/messages/{partitionId}/{transactionId}/retry",
         retry_message,
         "Push a message again that is a dead letter.",
-        Scope.WRITE,
+        Scope.CONSUME,
         answers={200: MessageRetried},
         problems=(404, 429, 503, 507),
+        queues=Queues.NAMED,
     ),
     Route(
         "POST",
         "/api/v1/messages/{partitionId}/{transactionId}/dlq",
         bury_message,
         "Move a message to the dead letters.",
-        Scope.WRITE,
+        Scope.OPERATE,
         answers={200: MessageBuried},
         body=BuryBody,
         is_body_optional=True,
         problems=(404, 409, 413, 415, 503, 507),
+        queues=Queues.NAMED,
     ),
 )

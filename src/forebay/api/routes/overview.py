@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from forebay.api.answers import answered, iso
-from forebay.api.exchange import Answer, Request
-from forebay.api.figures import FILTERS, MessageCounts, chosen, counts_of
-from forebay.api.routing import Route, Scope
+from forebay.api.exchange import Request, Response
+from forebay.api.figures import FILTERS, INTERNAL, MessageCounts, chosen, counts_of, listed
+from forebay.api.responses import answered, iso
+from forebay.api.routing import Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.model.queue import DEFAULT_GROUP
 
@@ -36,7 +36,7 @@ class Overview(Struct, rename="camel"):
     timestamp: str
 
 
-async def list_namespaces(service: Service, request: Request) -> Answer:
+async def list_namespaces(service: Service, request: Request) -> Response:
     statuses, lags = await chosen(service, request)
     names = sorted({status.queue.namespace for status in statuses})
     return answered(
@@ -50,7 +50,7 @@ async def list_namespaces(service: Service, request: Request) -> Answer:
     )
 
 
-async def list_tasks(service: Service, request: Request) -> Answer:
+async def list_tasks(service: Service, request: Request) -> Response:
     statuses, lags = await chosen(service, request)
     names = sorted({status.queue.task for status in statuses})
     return answered(
@@ -64,8 +64,8 @@ async def list_tasks(service: Service, request: Request) -> Answer:
     )
 
 
-async def overview(service: Service, request: Request) -> Answer:
-    statuses, lags = await service.store.queues(), await service.store.groups()
+async def overview(service: Service, request: Request) -> Response:
+    statuses, lags = await listed(service, request)
     return answered(
         Overview(
             len(statuses),
@@ -89,6 +89,7 @@ ROUTES = (
         answers={200: dict[str, list[NamedCounts]]},
         query=FILTERS,
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
     Route(
         "GET",
@@ -99,6 +100,7 @@ ROUTES = (
         answers={200: dict[str, list[TaskCounts]]},
         query=FILTERS,
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
     Route(
         "GET",
@@ -107,6 +109,8 @@ ROUTES = (
         "Everything in numbers.",
         Scope.READ,
         answers={200: Overview},
+        query=(INTERNAL,),
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
 )

@@ -4,46 +4,74 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from time import perf_counter
 
-from forebay.api.answers import BufferedItem, FailedItem, PushedItem, PushSummary, answered, message_id, message_ids
 from forebay.api.bodies import PushBody, decoded, push_items
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 from forebay.api.large_bodies import LARGE_BYTES_MIN, decoded_push
 from forebay.api.parameters import Switch
 from forebay.api.problems import without_paths
-from forebay.api.routing import Needs, Route, Scope
-from forebay.api.run_answer import run_answer
+from forebay.api.push_traces import end_push, traced
+from forebay.api.responses import BufferedItem, FailedItem, PushedItem, PushSummary, answered, message_id, message_ids
+from forebay.api.routing import Needs, Queues, Route, Scope
+from forebay.api.run_response import run_answer
 from forebay.api.service import Service
 from forebay.broker.messages import FAILED, UNKNOWN, Pushed, PushItem
 from forebay.broker.push_run import PushedRun, PushRun
 
-TOLD_AT_ONCE_MAX = 4000
-"""Messages of an answer that is made on the event loop: a few milliseconds."""
+ITEMS_AT_ONCE_MAX = 4000
+"""Messages of a request or an answer that are gone through on the event loop: a few milliseconds."""
 SUMMARY = Switch("summary", False, "Answer with a summary instead of one entry per message.")
 
 
-async def push(service: Service, request: Request) -> Answer:
+async def push(service: Service, request: Request) -> Response:
     """Store messages and answer when they are as durable as their receipts say: all or none, or item by item."""
     items, size, buffer_ms, buffer_max = await _read(request)
-    is_qos0 = service.intake is not None and (buffer_ms is not None or buffer_max is not None)
+    if request.caller.patterns is not None:
+        _check_queues(request, items)
+    trace = None
+    # Heads that are sent again and again are the same object: they are looked through once.
+    if request.headers is not service.untraced_headers or service.tracer.is_on:
+        header = request.header(b"traceparent")
+        if header or service.tracer.is_on:
+            trace = traced(service.tracer, items, header)
+            items = trace.items
+        else:
+            service.untraced_headers = request.headers
+    is_qos0 = buffer_ms is not None or buffer_max is not None
     pushed: Sequence[Pushed] = ()
-    if items and is_qos0 and service.intake is not None:
-        pushed = await service.intake.push_qos0(items, buffer_ms, buffer_max)
-    elif items:
-        pushed = await service.push(items)
+    began = perf_counter()
+    try:
+        if items and is_qos0:
+            pushed = await service.intake.push_qos0(items, buffer_ms, buffer_max)
+        elif items:
+            pushed = await service.push(items)
+    except BaseException as error:
+        if trace is not None:
+            end_push(service.tracer, trace, error)
+        raise
+    if trace is not None:
+        end_push(service.tracer, trace)
+    service.note_push(perf_counter() - began)
     counts = service.counts
     counts.pushed += len(items)
     counts.bytes_in += size
     if is_qos0 or (request.query_string and SUMMARY.read(request.query)):
         return _summary(service, pushed, is_qos0=is_qos0)
     if type(pushed) is not PushedRun and 0 in [found.seq for found in pushed]:
-        return answered(_told_in_part(items, pushed, service), 201)
+        return answered(_pushed_in_part(items, pushed, service), 201)
     service.waiting.announce_items(items)
     if type(items) is PushRun and type(pushed) is PushedRun and (text := run_answer(items, pushed)) is not None:
-        return Answer(201, text)
-    if len(items) > TOLD_AT_ONCE_MAX:
-        return await asyncio.to_thread(lambda: answered(_told(items, pushed), 201))
-    return answered(_told(items, pushed) if items else [], 201)
+        return Response(201, text)
+    if len(items) > ITEMS_AT_ONCE_MAX:
+        return await asyncio.to_thread(lambda: answered(_pushed_items(items, pushed), 201))
+    return answered(_pushed_items(items, pushed) if items else [], 201)
+
+
+def _check_queues(request: Request, items: Sequence[PushItem]) -> None:
+    """Nothing is pushed where one of the messages is for another queue than the key's."""
+    for index, item in enumerate(items):
+        request.caller.check_queue(item.queue, f"items[{index}].queue")
 
 
 _Read = tuple[Sequence[PushItem], int, int | None, int | None]
@@ -53,7 +81,10 @@ _Read = tuple[Sequence[PushItem], int, int | None, int | None]
 async def _read(request: Request) -> _Read:
     text = await request.text()
     if len(text) < LARGE_BYTES_MIN:
-        return _taken(decoded(PushBody, text), len(text))
+        body = decoded(PushBody, text)
+        if len(body.items) > ITEMS_AT_ONCE_MAX:
+            return await asyncio.to_thread(_taken, body, len(text))
+        return _taken(body, len(text))
     return await asyncio.to_thread(lambda: _taken(decoded_push(text), len(text)))
 
 
@@ -61,7 +92,7 @@ def _taken(body: PushBody, size: int) -> _Read:
     return push_items(body.items, body_bytes=size), size, body.buffer_ms, body.buffer_max
 
 
-def _summary(service: Service, pushed: Sequence[Pushed], *, is_qos0: bool) -> Answer:
+def _summary(service: Service, pushed: Sequence[Pushed], *, is_qos0: bool) -> Response:
     accepted = [found for found in pushed if found.status not in (FAILED, UNKNOWN)]
     receipts = {found.receipt for found in accepted}
     weakest = "buffer" if "buffer" in receipts else next(iter(receipts), None)
@@ -69,14 +100,14 @@ def _summary(service: Service, pushed: Sequence[Pushed], *, is_qos0: bool) -> An
     return answered(PushSummary(is_complete, is_qos0, service.is_db_healthy, len(accepted), weakest), 201)
 
 
-def _told(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedItem]:
+def _pushed_items(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedItem]:
     """Column by column, in a third of the time that message by message takes where there are many."""
     if len(items) == 1:
-        return [_told_one(0, items[0], pushed[0])]
+        return [_pushed_item(0, items[0], pushed[0])]
     seqs = [found.seq for found in pushed]
     partition_ids = [found.partition_id for found in pushed]
     trace_ids: list[str | None]
-    if type(items) is PushRun:  # whose messages are made when they are asked for, payloads and all
+    if type(items) is PushRun:  # whose messages are made when they are read, payloads and all
         ids, trace_ids = list(items.transaction_ids), [None] * len(items)
         own_ids = message_ids(items.queue, seqs)
     else:
@@ -103,7 +134,7 @@ def _told(items: Sequence[PushItem], pushed: Sequence[Pushed]) -> list[PushedIte
     )
 
 
-def _told_one(index: int, item: PushItem, found: Pushed) -> PushedItem:
+def _pushed_item(index: int, item: PushItem, found: Pushed) -> PushedItem:
     own_id, trace_id = message_id(item.queue, found.seq), item.trace_id or None
     return PushedItem(
         index,
@@ -121,21 +152,21 @@ def _told_one(index: int, item: PushItem, found: Pushed) -> PushedItem:
     )
 
 
-def _told_in_part(
+def _pushed_in_part(
     items: Sequence[PushItem], pushed: Sequence[Pushed], service: Service
 ) -> list[PushedItem | FailedItem]:
     """Where some messages were not stored, or not yet."""
     is_healthy = service.is_db_healthy
-    told: list[PushedItem | FailedItem] = []
+    items_of: list[PushedItem | FailedItem] = []
     for index, (item, found) in enumerate(zip(items, pushed, strict=True)):
         ids, trace_id = item.transaction_id, item.trace_id or None
         if found.status in (FAILED, UNKNOWN):
             reason = without_paths(found.receipt, service.folders)
-            told.append(FailedItem(index, ids, reason, found.status == UNKNOWN))
+            items_of.append(FailedItem(index, ids, reason, found.status == UNKNOWN))
         elif found.seq:
-            told.append(_told_one(index, item, found))
+            items_of.append(_pushed_item(index, item, found))
         else:
-            told.append(
+            items_of.append(
                 BufferedItem(
                     index,
                     found.status,
@@ -152,7 +183,7 @@ def _told_in_part(
                     is_healthy,
                 )
             )
-    return told
+    return items_of
 
 
 ROUTES = (
@@ -169,5 +200,6 @@ ROUTES = (
         query=(SUMMARY,),
         problems=(413, 415, 429, 501, 503, 507),
         needs=Needs.RECOVERY,
+        queues=Queues.NAMED,
     ),
 )

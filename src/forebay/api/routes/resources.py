@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from forebay.api.answers import Pagination, answered, iso_or_none
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 from forebay.api.figures import FILTERS, MessageCounts, QueueInfo, chosen, counts_of, info_of, status_of
 from forebay.api.parameters import LIMIT, OFFSET, Name
 from forebay.api.problems import wrong
-from forebay.api.routing import Route, Scope
+from forebay.api.responses import Pagination, answered, iso_or_none
+from forebay.api.routing import Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.overview import PartitionStatus
 from forebay.model.queue import options_to_wire
@@ -83,7 +83,7 @@ def _partition_info(partition: PartitionStatus) -> PartitionInfo:
     )
 
 
-async def list_queues(service: Service, request: Request) -> Answer:
+async def list_queues(service: Service, request: Request) -> Response:
     limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
     found, lags = await chosen(service, request)
     page = [
@@ -93,7 +93,7 @@ async def list_queues(service: Service, request: Request) -> Answer:
     return answered(QueueList(page, Pagination(limit, offset, len(found))))
 
 
-async def show_queue(service: Service, request: Request) -> Answer:
+async def show_queue(service: Service, request: Request) -> Response:
     limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
     status, lags = await status_of(service, request.path[0])
     queue = status.queue
@@ -116,23 +116,22 @@ async def show_queue(service: Service, request: Request) -> Answer:
     )
 
 
-async def delete_queue(service: Service, request: Request) -> Answer:
+async def delete_queue(service: Service, request: Request) -> Response:
     (name,) = request.path
-    if service.intake is not None:
-        await service.intake.wait_until_stored(name)
+    await service.intake.wait_until_stored(name)
     was_there = await service.store.delete_queue(name)
     service.waiting.forget(name)
     return answered(QueueDeleted(was_there, name))
 
 
-async def clear_queue(service: Service, request: Request) -> Answer:
+async def clear_queue(service: Service, request: Request) -> Response:
     """What is pushed meanwhile stays; so do options, groups and dead letters."""
     (name,) = request.path
     removed = await service.store.clear_queue(name, PARTITION.read(request.query))
     return answered(QueueCleared(True, name, removed))
 
 
-async def queue_depth(service: Service, request: Request) -> Answer:
+async def queue_depth(service: Service, request: Request) -> Response:
     group = GROUP.read(request.query)
     status, lags = await status_of(service, request.path[0])
     wanted = [lag for lag in lags if group in (None, lag.group)]
@@ -141,11 +140,12 @@ async def queue_depth(service: Service, request: Request) -> Answer:
     return answered(Depth(status.queue.name, group, pending, partitions, False, pending))
 
 
-async def list_partitions(service: Service, request: Request) -> Answer:
+async def list_partitions(service: Service, request: Request) -> Response:
     limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
     queue = QUEUE.read(request.query)
     if queue is None:
         raise wrong(QUEUE.name, "is missing")
+    request.caller.check_queue(queue, QUEUE.name)
     found = await service.store.partitions(queue, limit, offset)
     return answered(PartitionList(queue, [_partition_info(each) for each in found], Pagination(limit, offset)))
 
@@ -162,6 +162,7 @@ ROUTES = (
         answers={200: QueueList},
         query=(*FILTERS, LIMIT, OFFSET),
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
     Route(
         "GET",
@@ -169,9 +170,11 @@ ROUTES = (
         show_queue,
         "Show a queue with its options and partitions.",
         Scope.READ,
+        or_scope=Scope.CONSUME,
         answers={200: QueueDetail},
         query=(LIMIT, OFFSET),
         problems=(404, 503),
+        queues=Queues.NAMED,
     ),
     Route(
         "DELETE",
@@ -181,6 +184,7 @@ ROUTES = (
         Scope.ADMIN,
         answers={200: QueueDeleted},
         problems=(503,),
+        queues=Queues.NAMED,
     ),
     Route(
         "DELETE",
@@ -191,6 +195,7 @@ ROUTES = (
         answers={200: QueueCleared},
         query=(PARTITION,),
         problems=(404, 503),
+        queues=Queues.NAMED,
     ),
     Route(
         "GET",
@@ -201,6 +206,7 @@ ROUTES = (
         answers={200: Depth},
         query=(GROUP,),
         problems=(404, 503),
+        queues=Queues.NAMED,
     ),
     Route(
         "GET",
@@ -211,5 +217,6 @@ ROUTES = (
         answers={200: PartitionList},
         query=(QUEUE, LIMIT, OFFSET),
         problems=(404, 503),
+        queues=Queues.NAMED,
     ),
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from forebay.api.answers import answered
 from forebay.api.bodies import MaintenanceBody
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 from forebay.api.large_bodies import read_body
+from forebay.api.responses import answered
 from forebay.api.routes.buffers import buffer_figures
-from forebay.api.routing import Route, Scope
+from forebay.api.routing import Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.store import POP_MAINTENANCE, PUSH_MAINTENANCE
 
@@ -28,7 +28,7 @@ class SharedState(Struct, rename="camel"):
     flags: dict[str, bool]
 
 
-async def _state(service: Service) -> Answer:
+async def _state(service: Service) -> Response:
     figures = await buffer_figures(service)
     counts = {"pending": figures.pending, "failed": figures.failed}
     is_healthy = not figures.failed
@@ -36,28 +36,30 @@ async def _state(service: Service) -> Answer:
     return answered(Maintenance(service.is_push_paused, service.is_pop_paused, waiting, is_healthy, counts))
 
 
-async def show_maintenance(service: Service, request: Request) -> Answer:
+async def show_maintenance(service: Service, request: Request) -> Response:
     await service.look_at_flags()
     return await _state(service)
 
 
-async def set_push_maintenance(service: Service, request: Request) -> Answer:
+async def set_push_maintenance(service: Service, request: Request) -> Response:
     """While it is on, pushes are buffered, and stored when it ends. Other servers follow within a second."""
     body = await read_body(MaintenanceBody, request)
+    request.subject = f"push maintenance {'on' if body.enabled else 'off'}"
     await service.store.set_flag(PUSH_MAINTENANCE, body.enabled)
     service.pause_pushes(body.enabled)
     return await _state(service)
 
 
-async def set_pop_maintenance(service: Service, request: Request) -> Answer:
+async def set_pop_maintenance(service: Service, request: Request) -> Response:
     """While it is on, pops find nothing. Other servers of the store follow within a second."""
     body = await read_body(MaintenanceBody, request)
+    request.subject = f"pop maintenance {'on' if body.enabled else 'off'}"
     await service.store.set_flag(POP_MAINTENANCE, body.enabled)
     service.is_pop_paused = body.enabled
     return await _state(service)
 
 
-async def show_shared_state(service: Service, request: Request) -> Answer:
+async def show_shared_state(service: Service, request: Request) -> Response:
     await service.look_at_flags()
     flags = {PUSH_MAINTENANCE: service.is_push_paused, POP_MAINTENANCE: service.is_pop_paused}
     return answered(SharedState(service.store_name.startswith("postgres"), service.store_name, flags))
@@ -74,6 +76,7 @@ ROUTES = (
         Scope.READ,
         answers={200: Maintenance},
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
     Route(
         "POST",
@@ -93,6 +96,7 @@ ROUTES = (
         Scope.READ,
         answers={200: Maintenance},
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
     Route(
         "POST",
@@ -112,5 +116,6 @@ ROUTES = (
         Scope.READ,
         answers={200: SharedState},
         problems=(503,),
+        queues=Queues.SHOWN,
     ),
 )

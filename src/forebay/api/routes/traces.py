@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from forebay.api.answers import Pagination, answered, iso
 from forebay.api.bodies import TraceBody
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 from forebay.api.large_bodies import read_body
 from forebay.api.parameters import LIMIT, OFFSET, Whole, checked_name
 from forebay.api.problems import Problem
-from forebay.api.routing import Route, Scope
+from forebay.api.reach import check_partitions
+from forebay.api.responses import Pagination, answered, iso
+from forebay.api.routing import Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.overview import TraceEvent
 from forebay.model.queue import DEFAULT_GROUP
@@ -51,14 +52,14 @@ class TraceAdded(Struct):
     success: bool
 
 
-async def add_trace(service: Service, request: Request) -> Answer:
+async def add_trace(service: Service, request: Request) -> Response:
     body = await read_body(TraceBody, request)
     names = body.trace_names or []
     names = [names] if isinstance(names, str) else names
     if len(bytes(body.data)) > DATA_BYTES_MAX:
         detail = f"has {len(bytes(body.data))} bytes, allowed are {DATA_BYTES_MAX}"
         raise Problem(413, detail, code="too_large", field="data")
-    checked_name(body.partition_id, "partitionId")
+    await check_partitions(service, request, [checked_name(body.partition_id, "partitionId")])
     for index, name in enumerate(names):
         checked_name(name, f"traceNames[{index}]")
     await service.store.add_trace(
@@ -87,19 +88,20 @@ def _info(event: TraceEvent) -> TraceInfo:
     )
 
 
-async def traces_of_message(service: Service, request: Request) -> Answer:
+async def traces_of_message(service: Service, request: Request) -> Response:
     partition_id, transaction_id = request.path
+    await check_partitions(service, request, [partition_id])
     found = await service.store.traces(partition_id, transaction_id)
     return answered(TraceList([_info(event) for event in found], len(found)))
 
 
-async def traces_by_name(service: Service, request: Request) -> Answer:
+async def traces_by_name(service: Service, request: Request) -> Response:
     limit, offset = PAGE.read(request.query), OFFSET.read(request.query)
     found, total = await service.store.traces_named(request.path[0], limit, offset)
     return answered(TraceList([_info(event) for event in found], total, Pagination(limit, offset, total)))
 
 
-async def trace_names(service: Service, request: Request) -> Answer:
+async def trace_names(service: Service, request: Request) -> Response:
     limit, offset = LIMIT.read(request.query), OFFSET.read(request.query)
     found, total = await service.store.trace_names(limit, offset)
     names = [TraceName(name, count) for name, count in found]
@@ -116,6 +118,8 @@ ROUTES = (
         answers={201: TraceAdded},
         body=TraceBody,
         problems=(413, 415, 503, 507),
+        or_scope=Scope.CONSUME,
+        queues=Queues.NAMED,
     ),
     Route(
         "GET",
@@ -145,5 +149,6 @@ ROUTES = (
         Scope.READ,
         answers={200: TraceList},
         problems=(503,),
+        queues=Queues.NAMED,
     ),
 )

@@ -4,34 +4,51 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from forebay.api.answers import TransactionAckResult, TransactionAnswer, TransactionPushResult, answered, message_id
 from forebay.api.bodies import ITEMS_MAX, PushOperation, TransactionBody, push_items
-from forebay.api.exchange import Answer, Request
+from forebay.api.exchange import Request, Response
 from forebay.api.large_bodies import read_body
 from forebay.api.problems import not_here, unavailable, wrong
+from forebay.api.reach import check_partitions
+from forebay.api.responses import TransactionAckResult, TransactionPushResult, TransactionResponse, answered, message_id
 from forebay.api.routes.acknowledge import acknowledgement, note
-from forebay.api.routing import Route, Scope
+from forebay.api.routing import Queues, Route, Scope
 from forebay.api.service import Service
 from forebay.broker.messages import Acknowledgement, PushItem, TransactionOutcome
 from forebay.model.ids import minted_id
 
+QUEUES_MAX = 64
+"""In one transaction: the disk syncs each for itself, and it cannot be stored in turns."""
 
-async def transact(service: Service, request: Request) -> Answer:
+
+async def transact(service: Service, request: Request) -> Response:
     """Do all of it or nothing. What was refused is HTTP 200 with `success: false` and the reason."""
     body = await read_body(TransactionBody, request)
     _refuse_what_is_not_there(body)
     pushes, acknowledgements = _operations(body)
+    await _check_allowed(service, request, pushes, acknowledgements)
     if pushes and service.is_push_paused:
         raise unavailable("push maintenance is on", "maintenance")
     if pushes:
         await service.wait_until_free({(item.queue, item.partition) for item in pushes})
     outcome = await service.store.transact(pushes, acknowledgements)
     if outcome.error:
-        return answered(TransactionAnswer(minted_id(), False, [], outcome.error))
+        return answered(TransactionResponse(minted_id(), False, [], outcome.error))
     service.counts.pushed += len(pushes)
     note(service, acknowledgements, outcome.acknowledged)
     service.waiting.announce_items(pushes)
-    return answered(TransactionAnswer(minted_id(), True, _results(body, pushes, outcome)))
+    return answered(TransactionResponse(minted_id(), True, _results(body, pushes, outcome)))
+
+
+async def _check_allowed(
+    service: Service, request: Request, pushes: list[PushItem], acknowledgements: list[Acknowledgement]
+) -> None:
+    """Pushes need `write`, acks need `consume`."""
+    if pushes:
+        request.caller.check_scope(Scope.WRITE)
+        request.caller.check_queues(item.queue for item in pushes)
+    if acknowledgements:
+        request.caller.check_scope(Scope.CONSUME)
+        await check_partitions(service, request, [one.partition_id for one in acknowledgements])
 
 
 def _refuse_what_is_not_there(body: TransactionBody) -> None:
@@ -54,6 +71,8 @@ def _operations(body: TransactionBody) -> tuple[list[PushItem], list[Acknowledge
             acknowledgements.append(acknowledgement(operation, None, leases))
     if len(pushes) + len(acknowledgements) > ITEMS_MAX:
         raise wrong("operations", f"more than {ITEMS_MAX} pushes and acks together")
+    if len({item.queue for item in pushes}) > QUEUES_MAX:
+        raise wrong("operations", f"pushes to more than {QUEUES_MAX} queues")
     return pushes, acknowledgements
 
 
@@ -90,10 +109,12 @@ ROUTES = (
         "POST",
         "/api/v1/transaction",
         transact,
-        "Push and acknowledge, all or nothing.",
+        "Push and acknowledge, all or nothing. It pushes to 64 queues at the most.",
         Scope.WRITE,
-        answers={200: TransactionAnswer},
+        answers={200: TransactionResponse},
         body=TransactionBody,
         problems=(413, 415, 429, 501, 503, 507),
+        or_scope=Scope.CONSUME,
+        queues=Queues.NAMED,
     ),
 )

@@ -15,7 +15,7 @@
 | a backlog of 10M: push and pop           | hardly any backlog                                         | 0.9         |
 | a backlog of 10M: memory                 | hardly any backlog                                         | at most 1.1 |
 
-**Who drives what.** All load comes from processes of its own. Against an empty endpoint both sides get *prepared
+**What drives what.** All load comes from processes of its own. Against an empty endpoint both sides get *prepared
 requests* (`forebay.bench.load`): bytes made beforehand, so that the server is what is measured. Against a peer, both
 sides are driven by the published asyncio client of each (`systems`), all on uvloop, with the same number of connections
 and the same batches; Forebay's client makes one request of single pushes that wait at the same time, so 64 tasks need
@@ -23,18 +23,18 @@ few connections. The goal counts for that pair. What the server does with prepar
 beside it without a goal (its goal is 0): on few cores the client, not the server, is what is slow. Without a goal stand
 also an endpoint that does nothing and a bare committer (`committer_app`), beside the lines that they explain.
 
-**Fairness.** Servers run one beside the other on the same disk and take turns; who waits is idle. Each is used as its
-own documentation says: streams and pipelines, asynchronous publishing with confirms, arrays in one INSERT, and the C
-parser of Valkey's client. Valkey does not rewrite its log during a run. JetStream keeps its default: it answers before
-the disk has synced, which none of our figures do. PostgreSQL runs with the settings of the test servers, on which
-Forebay's PostgreSQL store runs too. Payloads are text that Snappy cannot shrink.
+**Fairness.** Servers run one beside the other on the same disk and take turns; one that waits is idle. Each is used as
+its own documentation says: streams and pipelines, asynchronous publishing with confirms, arrays in one INSERT, and the
+C parser of Valkey's client. Valkey does not rewrite its log during a run. JetStream keeps its default: it answers
+before the disk has synced, which none of our figures do. PostgreSQL runs with the settings of the test servers, on
+which Forebay's PostgreSQL store runs too. Payloads are text that Snappy cannot shrink.
 
 **What it does not say.** Loopback has no network, and one machine's cores are shared by client and server. RabbitMQ and
-JetStream can replicate, which is not asked of them here. A figure of `--quick` says that the suite works, no more.
+JetStream can replicate, which is not required of them here. A figure of `--quick` says that the suite works, no more.
 
 **At failures.** A missing peer is an error with a remedy, unless it was left out by name; what was left out stands in
 the result. A server or a load process that dies ends the run with its last words. Nothing outlives the run: servers are
 kept as the tests' are (`forebay.testing.servers`), data are in a directory that is removed.
 
-`suite` wires it; `figures_*` are the lines; `servers` and `systems` are who takes part; `load_process` drives them.
+`suite` wires it; `figures_*` are the lines; `servers` and `systems` are what takes part; `load_process` drives them.
 """

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from forebay.bench.asgi import END, START, Receive, Send, body_of
+from forebay.bench.batched_log import BatchedLog
 from forebay.commitlog import CommitLog
 from forebay.model.ids import minted_ids
 from forebay.model.message import MessageBatch
@@ -30,7 +31,7 @@ class _Push(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Push).decode
-_logs: list[CommitLog] = []
+_logs: list[BatchedLog] = []
 
 
 async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -44,12 +45,12 @@ async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
         partitions=[item.partition.encode() for item in items],
         transaction_ids=[minted.encode() for minted in minted_ids(count)],
     )
-    await _log().append_async(batch)
+    await _log().append(batch)
     await send(START)
     await send(END)
 
 
-def _log() -> CommitLog:
+def _log() -> BatchedLog:
     if not _logs:
-        _logs.append(CommitLog.open(os.environ[DIRECTORY_VARIABLE]))
+        _logs.append(BatchedLog(CommitLog.open(os.environ[DIRECTORY_VARIABLE])))
     return _logs[0]

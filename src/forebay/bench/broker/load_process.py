@@ -1,4 +1,4 @@
-"""A process that drives one system through its client, for as many rounds as it is asked for.
+"""A process that drives one system through its client, for as many rounds as are requested.
 
 It stays alive between rounds, so that connections are warm and no round pays for imports. It speaks lines of JSON: the
 first on stdin names the system (`{"system", "url", "lanes"}`), every further one a load with its arguments; each is

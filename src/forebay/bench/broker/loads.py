@@ -68,7 +68,7 @@ async def take(system: System, lanes: int, batch: int, count: int) -> float:
 
 
 async def latency(system: System, count: int) -> float:
-    """The median of milliseconds from the call of push until the consumer, who waited for it, has the message."""
+    """The median of milliseconds from the call of push until the consumer, which waited for it, has the message."""
     await system.empty_place()
     message: Any = system.prepared([text()], 0)
     found = []

@@ -35,8 +35,8 @@ def messages_per_second(url: str, requests: Sequence[bytes], batch: int, connect
 def pushes(url: str, batch: int, connections: int, count: int, *, is_forebay: bool = True) -> Measure:
     """Rounds of `count` requests, each on a queue of its own, which is there before the clock runs.
 
-    The queue of the round before is deleted right before the next, as all systems here do it: who writes where another
-    has just freed memory and disk is faster than who does not.
+    The queue of the round before is deleted right before the next, as all systems here do it: a system that writes
+    where another has just freed memory and disk is faster than one that does not.
     """
     partitions = [str(number) for number in range(_REQUESTS)]
     queues: list[str] = []

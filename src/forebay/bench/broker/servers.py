@@ -1,4 +1,4 @@
-"""Who takes part: Forebay itself, an ASGI application on uvicorn, JetStream and RabbitMQ.
+"""What takes part: Forebay itself, an ASGI application on uvicorn, JetStream and RabbitMQ.
 
 PostgreSQL and Valkey come from `forebay.testing.servers`, and all of them are kept as those are: each in a directory
 and on a port of its own, gone when the benchmark is, whatever ends it.
@@ -74,7 +74,7 @@ def postgres(directory: Path) -> PostgresServer:
         server.close()
         raise Permanent(
             f"{place}: PostgreSQL's data would be on another disk than {directory}, which its user cannot enter",
-            remedy="Name a --directory that everybody may pass through",
+            remedy="Name a --directory that every user may pass through",
         )
     return server
 

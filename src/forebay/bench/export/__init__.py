@@ -6,6 +6,7 @@
 | the same, a sink that takes 50 ms, 8 workers | workers / latency = 160 batches/s | 0.95 |
 | pipeline split, gzip of 256 KiB batches | without split | 1 |
 | OTLP in, remote write out | 100,000 data points/s | 1 |
+| resident memory, OTLP in, remote write out, a sink that takes 1 s | idle, and the limits of the settings | at most 1 |
 | a queue to an HTTP destination, batches of 500 | 50,000 messages/s | 1 |
 
 The sink is a process of its own that reads requests and answers 200, nothing else (`sink`). The exporter runs in this

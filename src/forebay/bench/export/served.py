@@ -14,13 +14,16 @@ import aiohttp
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
 
+from forebay.bench.memory import PeakMemory, resident_mib
 from forebay.client import Client
 from forebay.testing.running_server import RunningServer
-from forebay.testing.servers.machine import free_port
+from forebay.testing.servers.machine import descendants, free_port
 
 POINTS = 1000
 CONNECTIONS = 32
 """A request waits until its batch is full or 200 ms old: with few sources the wait is what would be measured."""
+QUEUE_MIB, IN_FLIGHT_MIB = 32, 32
+"""What the settings allow a server whose memory is measured: of batches that wait, and of requests under way."""
 POLL_SECONDS = 0.01
 DEADLINE_SECONDS = 300.0
 PUSHED_AT_ONCE = 5000
@@ -54,6 +57,28 @@ def points_per_second(directory: Path, sink_url: str, name: str, requests: int) 
         _send(port, requests)
         _wait_for_items(running.url, "out", (10 + requests) * POINTS)
         return requests * POINTS / (time.perf_counter() - started)
+
+
+def memory_under_load(directory: Path, slow_sink_url: str, name: str, requests: int) -> tuple[float, float]:
+    """OTLP in, faster than remote write goes out: MiB of the server at most, and what it had while it was idle."""
+    port = free_port()
+    settings = (
+        f"receivers:\n  in_flight_size: {IN_FLIGHT_MIB}Mi\n"
+        f'  otlp_http: {{listen: "127.0.0.1:{port}", to: "destination:out"}}\n'
+        f"destinations:\n  - {{name: out, type: remote_write, url: '{slow_sink_url}/api/v1/write', "
+        f"queue: {{mode: memory, max_bytes: {QUEUE_MIB}Mi}}}}\n"
+    )
+    with server(directory, name, settings) as running:
+        _send(port, 10)
+        _wait_for_items(running.url, "out", 10 * POINTS)
+
+        def pids() -> list[int]:
+            return [running.pid, *descendants(running.pid)]
+
+        idle = resident_mib(pids())
+        with PeakMemory(server=pids) as memory:
+            _send(port, requests)
+        return memory.mib["server"], idle
 
 
 def messages_per_second(directory: Path, sink_url: str, name: str, messages: int) -> float:

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forebay.bench.export.exporting import WORKERS, bare_batches_per_second, batches_per_second
-from forebay.bench.export.served import messages_per_second, points_per_second
+from forebay.bench.export.served import (
+    IN_FLIGHT_MIB,
+    QUEUE_MIB,
+    memory_under_load,
+    messages_per_second,
+    points_per_second,
+)
 from forebay.bench.export.sink import sink_process
-from forebay.bench.harness import Figure, at_least, for_information
+from forebay.bench.harness import Figure, at_least, at_most, for_information
 
 LATENCY_SECONDS = 0.05
+SLOW_SECONDS = 1.0
 SPLIT_BYTES = 256 << 10
 POINTS_GOAL = 100_000.0
 MESSAGES_GOAL = 50_000.0
@@ -27,11 +34,13 @@ class ExportPlan:
     split_batches: int = 400
     requests: int = 500
     messages: int = 200_000
+    flood: int = 3000
+    """Requests, several times as many as the send queue may hold."""
 
     @classmethod
     def quick(cls, rounds: int = 1) -> ExportPlan:
         """All of it, but small: for trying it out, and for the tests."""
-        return cls(rounds, 100, 40, 20, 20, 2000)
+        return cls(rounds, 100, 40, 20, 20, 2000, 40)
 
 
 def suite(directory: Path, plan: ExportPlan, tell: Callable[[str], None]) -> Generator[Figure, None, None]:
@@ -43,6 +52,8 @@ def suite(directory: Path, plan: ExportPlan, tell: Callable[[str], None]) -> Gen
             yield from _beside_the_formula(directory, plan, slow_sink)
         tell("starting servers for what goes through one")
         yield from _served(directory, plan, sink)
+        with sink_process(SLOW_SECONDS) as slow_sink:
+            yield _memory(directory, plan, slow_sink)
 
 
 def _beside_a_bare_loop(directory: Path, plan: ExportPlan, sink: str) -> Figure:
@@ -124,4 +135,26 @@ def _served(directory: Path, plan: ExportPlan, sink: str) -> Iterator[Figure]:
         lambda: MESSAGES_GOAL,
         rounds=plan.rounds,
         note="batches of 500, 8 partitions, embedded store, 4 workers",
+    )
+
+
+def _memory(directory: Path, plan: ExportPlan, slow_sink: str) -> Figure:
+    """What the server has at most, beside what it had while it was idle and what the settings allow besides."""
+    numbers = iter(range(1 << 30))
+    allowed: list[float] = []
+
+    def ours() -> float:
+        most, idle = memory_under_load(directory, slow_sink, f"memory-{next(numbers)}", plan.flood)
+        allowed.append(idle + QUEUE_MIB + IN_FLIGHT_MIB)
+        return most
+
+    return at_most(
+        1,
+        "resident memory, OTLP in, remote write out to a slow sink",
+        "MiB",
+        ours,
+        "idle and the limits of the settings",
+        lambda: allowed[-1],
+        rounds=plan.rounds,
+        note=f"max_bytes {QUEUE_MIB} MiB, in_flight_size {IN_FLIGHT_MIB} MiB; a sink that takes {SLOW_SECONDS:g} s",
     )

@@ -1,4 +1,4 @@
-"""A server on a PostgreSQL that is stopped and started, and what can be asked of it."""
+"""A server on a PostgreSQL that is stopped and started, and requests to it."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def push_one(url: str, queue: str) -> str:
 
 def wait_until_drained(url: str) -> None:
     deadline = time.monotonic() + SETTLE_SECONDS_MAX
-    while (told := buffers(url))["pending"] or not told["dbHealthy"]:
+    while (status := buffers(url))["pending"] or not status["dbHealthy"]:
         if time.monotonic() > deadline:
-            raise NotSettled(f"{told['pending']} events still wait, dbHealthy: {told['dbHealthy']}")
+            raise NotSettled(f"{status['pending']} events still wait, dbHealthy: {status['dbHealthy']}")
         time.sleep(LOOK_SECONDS)
 
 

@@ -18,8 +18,8 @@ Arrow; the parquet files are written from the queue by Spark, so they hold the s
 
 Bad rows are cut off in the middle. The queues of the JSON figures have a quarter of the messages.
 
-**Who does what.** One local session in this process does all batch work, for both sides in turns. The server is a
-`forebay serve` of its own on the embedded store, and shares the cores with Spark: parquet has no server to feed. A
+**Which process does what.** One local session in this process does all batch work, for both sides in turns. The server
+is a `forebay serve` of its own on the embedded store, and shares the cores with Spark: parquet has no server to feed. A
 flow runs as the worker runs it, as a stream with a checkpoint that ends when everything is read (`AvailableNow`), from
 its start to its end; its peer is a plain batch job without checkpoint. The source that yields tuples fetches the same
 bytes from the same server and differs in what it hands to Spark.

@@ -36,7 +36,7 @@ class UpProcess(ForebayServer):
     def cores_used(self, seconds: float) -> float:
         """CPU time of all its processes per second, in cores, over so many seconds.
 
-        Spark's Python processes come and go, and nobody adds up what an ended one has used: so all are looked at now
+        Spark's Python processes come and go, and what an ended one has used is not added up: so all are looked at now
         and again, and what one used after the last look at it is lost.
         """
         began = time.perf_counter()

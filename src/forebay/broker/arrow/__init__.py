@@ -1,4 +1,4 @@
-"""Messages as Arrow columns, in and out: for Spark, pandas, and whoever moves many at a time.
+"""Messages as Arrow columns, in and out: for Spark, pandas, and programs that move many at a time.
 
 **Out.** A range of seqs is a stream of record batches of `WIRE_SCHEMA`, in seq order: plain types, because Spark takes
 no others. Messages that were deleted, and seqs that no message has, are absent. A `trace_id` or `headers` that the
@@ -10,7 +10,7 @@ are given as they are, so that no payload is copied for nothing. Nothing here is
     stage   durable, invisible, known by an id. Any number per epoch, from any number of writers.
     commit  the stages that it names become messages, all at one moment, with the seqs that come next. Once for a
             producer, epoch and queue (and `write`, which tells several writes of an epoch to one queue apart). A second
-            commit of the same rows changes nothing and is told what the first one did; one of other rows is refused
+            commit of the same rows changes nothing and gets the outcome of the first one; one of other rows is refused
             (`commits`). The rows are the same if their number, bytes and checksum are, in whatever order and stages.
     abort   what was staged and not committed is forgotten.
 
@@ -19,7 +19,7 @@ So a writer that is killed and started again writes its epoch once to each queue
 | killed                               | what is there           | what to do                                          |
 |--------------------------------------|-------------------------|-----------------------------------------------------|
 | while staging                        | nothing                 | stage again                                         |
-| between stage and commit             | stages that nobody sees | stage again, or commit them; the rest expire        |
+| between stage and commit             | stages that are unseen  | stage again, or commit them; the rest expire        |
 | in the middle of the commit          | nothing, or all of it   | commit again: it is done, or `already` was          |
 | after the commit, before the answer  | all of it               | commit again: `already`                             |
 

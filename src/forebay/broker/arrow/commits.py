@@ -1,7 +1,7 @@
 """Which commits are new, which are repeats, and which are refused. Pure decisions, the same in every store.
 
 A commit is known by producer, epoch, write and queue: of each queue once. What is remembered of it is the content of
-its rows, so that a repeat can be told from another write that happens to have the same name:
+its rows, so that a repeat can be distinguished from another write that happens to have the same name:
 
 | a commit of something that is committed already               | what follows                                        |
 |---------------------------------------------------------------|-----------------------------------------------------|

@@ -1,4 +1,4 @@
-"""The way in: an Arrow IPC stream from anybody becomes columns that can be trusted.
+"""The way in: an Arrow IPC stream from any client becomes columns that can be trusted.
 
 Nothing of the stream is believed: offsets, lengths and UTF-8 are checked before a value is looked at. What comes out
 (`STAGED_SCHEMA`) has the columns of a record of the log but for `seq` and `created_at`, which a commit gives.

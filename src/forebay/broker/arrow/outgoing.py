@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from forebay.broker.bulk import LostSpan, RangeRequest
 from forebay.broker.encryption import MARK, Address
-from forebay.broker.messages import Message
 from forebay.errors import QueueReplaced, RangeGone, RangeIncomplete
 
 WIRE_SCHEMA = pa.schema(
@@ -49,10 +48,12 @@ def _null_where_empty(texts: pa.Array) -> pa.Array:
 def checked_start(wanted: RangeRequest, first_kept: int, removed_seq: int) -> int:
     """Where to begin. `RangeGone` when retention has removed a message there: `removed_seq` is the last that it did.
 
-    A message that was deleted by itself makes no range gone, nor does a seq that no message has.
+    A message that was deleted by itself makes no range gone, nor does a seq that no message has, nor what may be absent
+    because the reader knows that it was removed.
     """
     first = first_kept if wanted.from_seq is None else max(wanted.from_seq, 1)
-    if first < first_kept and first <= removed_seq:
+    allowed_seq = wanted.removed_up_to or 0
+    if first < first_kept and first <= removed_seq and min(removed_seq, first_kept - 1) > allowed_seq:
         raise RangeGone(f"queue {wanted.queue!r}", first, first_kept)
     return max(first, first_kept)
 
@@ -74,9 +75,10 @@ def check_complete(wanted: RangeRequest, removed_seq: int, lost: Sequence[LostSp
     first = max(wanted.from_seq or 1, 1)
     if removed_seq > allowed_seq and removed_seq >= first:
         raise RangeIncomplete(wanted.queue, first, removed_seq, "retention")
-    for span in lost:
-        if span.last_seq >= first and (wanted.to_seq is None or span.first_seq <= wanted.to_seq):
-            raise RangeIncomplete(wanted.queue, max(span.first_seq, first), span.last_seq, "damage")
+    within = [span for span in lost if span.last_seq >= first and span.first_seq <= (wanted.to_seq or span.first_seq)]
+    if within:
+        first_seq, last_seq = min(span.first_seq for span in within), max(span.last_seq for span in within)
+        raise RangeIncomplete(wanted.queue, max(first_seq, first), last_seq, "damage")
 
 
 def narrowed(batch: pa.RecordBatch, wanted: RangeRequest) -> pa.RecordBatch:
@@ -135,22 +137,6 @@ def limited(
             left -= sums[-1].as_py()
             is_first = False
         yield batch
-
-
-def of_messages(messages: Sequence[Message]) -> pa.RecordBatch:
-    """Messages that are objects already."""
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([message.seq for message in messages], pa.int64()),
-            pa.array([message.partition for message in messages], pa.string()),
-            pa.array([message.transaction_id for message in messages], pa.string()),
-            pa.array([message.trace_id or None for message in messages], pa.string()),
-            pa.array([message.headers.decode() or None for message in messages], pa.string()),
-            pa.array([message.created_us for message in messages], pa.int64()).cast(WIRE_SCHEMA.field(5).type),
-            pa.array([message.payload for message in messages], pa.binary()),
-        ],
-        schema=WIRE_SCHEMA,
-    )
 
 
 def has_marked(batch: pa.RecordBatch) -> bool:

@@ -17,6 +17,7 @@ from forebay.broker.messages import PushItem
 from forebay.errors import PayloadInClear
 from forebay.model.ids import random_prefix
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED
+from forebay.model.queue import DEFAULT_PARTITION, Queue
 
 STAGED_SCHEMA = pa.schema(
     [
@@ -63,6 +64,21 @@ def _low_digits() -> list[bytes]:
 @lru_cache(maxsize=8)
 def _even_offsets(count: int, width: int) -> pa.Buffer:
     return pa.py_buffer(array("i", range(0, (count + 1) * width, width)))
+
+
+def json_rows(stage_id: str, payloads: Sequence[bytes]) -> pa.RecordBatch:
+    """Payloads that are JSON as rows of a stage, in the default partition, with ids that are made for them."""
+    count = len(payloads)
+    no_text = pa.repeat(pa.scalar(""), count)
+    columns = [
+        pa.repeat(pa.scalar(TRANSACTION_ID_IS_MINTED, pa.uint8()), count),
+        pa.repeat(pa.scalar(DEFAULT_PARTITION), count),
+        minted_ids(stage_id, 0, count),
+        no_text,
+        no_text,
+        pa.array(payloads, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)
 
 
 def items_of(queue: str, batch: pa.RecordBatch) -> list[PushItem]:
@@ -174,9 +190,11 @@ def _mixed(numbers: pa.Array) -> pa.Array:
     return pc.bit_wise_xor(spread, pc.shift_right(spread, pa.scalar(32, pa.uint64())))
 
 
-def check_sealed(queue: str, batches: Sequence[pa.RecordBatch]) -> None:
-    """Refuse payloads in clear for a queue that is encrypted."""
+def check_sealed(queue: Queue | None, batches: Sequence[pa.RecordBatch]) -> None:
+    """Refuse payloads in clear for a queue that is encrypted (`queue_rules.refused_in_clear`, for columns)."""
+    if queue is None or not queue.options.encryption_enabled:
+        return
     for batch in batches:
         new, old = (pc.starts_with(batch.column("payload"), mark) for mark in SEALED_MARKS)
         if not pc.all(pc.or_(new, old)).as_py():
-            raise PayloadInClear(queue)
+            raise PayloadInClear(queue.name)

@@ -1,4 +1,4 @@
-"""Who gets which message: the decisions of pop and acknowledge, as pure functions of values and a time.
+"""Which consumer gets which message: the decisions of pop and acknowledge, as pure functions of values and a time.
 
 A *delivery state* belongs to one partition and one group:
 
@@ -20,12 +20,15 @@ The rules, and why:
 - *A failure gives the rest of its batch back.* Order is kept, so a consumer whose message failed can do little with
   those behind it, and most drop them. When an answer leaves a message that comes again while others of the lease are
   not answered, the lease is *yielded*: from the moment the failed message is due, the partition may be claimed again.
-  Until somebody does, and as long as its own time lasts, the holder may still answer the rest; when it extends the
-  lease it takes the yield back ("I still work on it"). When somebody does, the old token is worth nothing, and those
-  that were not answered get the attempt back that the yielded lease had counted: they did not fail. There is never
-  more than one lease.
-- *What was given to nobody is not an attempt.* A claim whose consumer has gone away before it was told is undone by
-  `released`.
+  Until one does, and as long as its own time lasts, the holder may still answer the rest; when it extends the
+  lease it takes the yield back ("I still work on it"). When another consumer has come, the old token is worth nothing,
+  and those that were not answered get the attempt back that the yielded lease had counted: they did not fail. There is
+  never more than one lease.
+- *What reached no consumer is not an attempt.* A claim whose consumer has gone away before the response is undone by
+  `released`; by `given_back` where its messages are to stay together.
+- *A lost lease can be taken as a whole.* Until its partition is claimed again, a lease that ended without an answer
+  still says which messages it covered. A claim with `is_whole` takes those alone, so that a consumer for whom the cut
+  of a batch matters (an export, whose requests have keys) finds the batch as it was.
 
 What the yield costs: a message that crashes its consumer after another one of the batch failed keeps its attempt that
 time. The other one has used one of its own, so this comes to an end.
@@ -44,21 +47,34 @@ from forebay.broker.delivery.answering import (
     NOT_IN_LEASE,
     RETRY,
     STATUSES,
-    Answer,
     Answered,
     Lease,
+    Verdict,
     acknowledge,
     completed,
     extended,
+    given_back,
     open_attempts,
     released,
 )
-from forebay.broker.delivery.claiming import Candidates, Claim, Undelivered, claim, is_due, is_expired, is_held
+from forebay.broker.delivery.claiming import (
+    Candidates,
+    Claim,
+    Undelivered,
+    claim,
+    is_due,
+    is_expired,
+    is_held,
+    lease_end_us,
+    lost_lease,
+    takes_all,
+)
 from forebay.broker.delivery.state import (
     DeadLetter,
     DeliveryState,
     Pending,
     decode_state,
+    dropped_by_kind,
     due_us,
     encode_state,
     review_us,
@@ -75,7 +91,6 @@ __all__ = [
     "NOT_IN_LEASE",
     "RETRY",
     "STATUSES",
-    "Answer",
     "Answered",
     "Candidates",
     "Claim",
@@ -84,21 +99,27 @@ __all__ = [
     "Lease",
     "Pending",
     "Undelivered",
+    "Verdict",
     "acknowledge",
     "addressed",
     "claim",
     "completed",
     "decode_state",
+    "dropped_by_kind",
     "due_us",
     "encode_state",
     "extended",
     "for_others",
+    "given_back",
     "is_due",
     "is_expired",
     "is_held",
+    "lease_end_us",
+    "lost_lease",
     "open_attempts",
     "released",
     "review_us",
+    "takes_all",
     "without_gone",
     "without_lost",
 ]

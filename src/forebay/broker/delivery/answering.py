@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from forebay.broker.delivery.state import (
-    SECOND_US,
     DeadLetter,
     DeliveryState,
     Pending,
@@ -18,6 +17,7 @@ from forebay.broker.delivery.state import (
     dead_letter,
     without_lease,
 )
+from forebay.clock import SECOND_US
 from forebay.model.queue import QueueOptions
 
 COMPLETED, FAILED, RETRY, DEAD = "completed", "failed", "retry", "dlq"
@@ -33,7 +33,7 @@ LEASE_INVALID = "Invalid or expired lease"
 NOT_IN_LEASE = "Message not found"
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class Verdict(msgspec.Struct, frozen=True, gc=False):
     """What a consumer says of one message."""
 
     transaction_id: str
@@ -53,7 +53,7 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 
 
 def acknowledge(
-    state: DeliveryState, lease: Lease, answers: Sequence[Answer], options: QueueOptions, *, now_us: int
+    state: DeliveryState, lease: Lease, answers: Sequence[Verdict], options: QueueOptions, *, now_us: int
 ) -> tuple[list[Answered], list[DeadLetter], DeliveryState]:
     """Judge answers of one consumer to one partition. A refused answer changes nothing."""
     if not _is_holder(state, lease, now_us):
@@ -71,7 +71,7 @@ def _is_holder(state: DeliveryState, lease: Lease, now_us: int) -> bool:
     return state.lease_id in lease if isinstance(lease, frozenset) else lease in ("", state.lease_id)
 
 
-def _completes_all(pending: Sequence[Pending], answers: Sequence[Answer]) -> bool:
+def _completes_all(pending: Sequence[Pending], answers: Sequence[Verdict]) -> bool:
     """Whether all that is pending is under the lease, and each of it is answered once, in order, as completed.
 
     So is nearly every batch, and it can be finished in one step.
@@ -87,7 +87,7 @@ def _completes_all(pending: Sequence[Pending], answers: Sequence[Answer]) -> boo
 
 
 def judged_one_by_one(
-    state: DeliveryState, answers: Sequence[Answer], options: QueueOptions, now_us: int
+    state: DeliveryState, answers: Sequence[Verdict], options: QueueOptions, now_us: int
 ) -> tuple[list[Answered], list[DeadLetter], DeliveryState]:
     """Answers of the lease's holder, whatever they are."""
     # Several messages of a lease may have one id: each answer is for the first of them that has none yet.
@@ -115,7 +115,7 @@ def judged_one_by_one(
     return judged, dead, advanced(state)
 
 
-def _settle(pending: Pending, answer: Answer, options: QueueOptions, now_us: int) -> tuple[Pending, DeadLetter | None]:
+def _settle(pending: Pending, answer: Verdict, options: QueueOptions, now_us: int) -> tuple[Pending, DeadLetter | None]:
     if answer.status == COMPLETED:
         return Pending(pending.seq, pending.transaction_id, pending.attempts, False, True), None
     if answer.status == DEAD or pending.attempts >= options.attempts_max:
@@ -167,6 +167,11 @@ def released(state: DeliveryState) -> DeliveryState:
     while pending and not pending[-1].attempts and not pending[-1].is_finished:
         pending.pop()
     return without_lease(state, pending)
+
+
+def given_back(state: DeliveryState, *, now_us: int) -> DeliveryState:
+    """The lease yielded at once: no attempt is counted, and what it covered is still known to belong together."""
+    return replace(state, yielded_us=now_us)
 
 
 def extended(state: DeliveryState, *, now_us: int, seconds: int) -> DeliveryState:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from forebay.broker.delivery.addressing import for_others
 from forebay.broker.delivery.state import (
-    SECOND_US,
+    EXPIRED,
+    WAITED,
     DeadLetter,
     DeliveryState,
     Pending,
@@ -19,6 +20,7 @@ from forebay.broker.delivery.state import (
     is_early,
     without_lease,
 )
+from forebay.clock import SECOND_US
 from forebay.model.queue import QueueOptions
 
 
@@ -36,7 +38,7 @@ class Undelivered(Protocol):
 
 
 class Candidates(NamedTuple):
-    """Undelivered messages, for who has no more of them."""
+    """Undelivered messages, where there are no more of them."""
 
     seqs: Sequence[int] = ()
     transaction_ids: Sequence[str] = ()
@@ -69,13 +71,16 @@ def claim(
     lease_id: str,
     auto_ack: bool,
     lease_seconds: int = 0,
+    is_whole: bool = False,
 ) -> Claim | None:
     """Take up to `batch` messages; None when the partition has nothing for the group now, and nothing to pass.
 
-    The lease lasts `lease_seconds`, or as long as the options say.
+    The lease lasts `lease_seconds`, or as long as the options say. With `is_whole` what the lost lease covered is
+    taken, and nothing else.
     """
     if is_held(state, options, now_us):
         return None
+    left = {pending.seq for pending in state.pending if not pending.is_leased} if is_whole else set()
     state = _open_again(state)
     delivered: list[Pending] = []
     dead: list[DeadLetter] = []
@@ -83,7 +88,7 @@ def claim(
     is_held_up = False
     for pending in state.pending:
         is_held_up = is_held_up or (not pending.is_finished and is_early(pending.not_before_us, options, now_us))
-        if pending.is_finished or is_held_up or len(delivered) >= batch:
+        if pending.is_finished or is_held_up or len(delivered) >= batch or pending.seq in left:
             after.append(pending)
         elif pending.attempts >= options.attempts_max:
             reason = pending.error or f"not answered in {pending.attempts} attempts"
@@ -93,7 +98,7 @@ def claim(
             taken = replace(pending, attempts=pending.attempts + 1, is_leased=True)
             delivered.append(taken)
             after.append(taken)
-    if not is_held_up:
+    if not is_held_up and not is_whole:
         _take_fresh(fresh, group, options, now_us, batch, delivered, dead, after)
     if not delivered and not dead and len(after) == len(state.pending):
         return None
@@ -101,9 +106,23 @@ def claim(
         after = [replace(p, is_leased=False, is_finished=p.is_finished or p.is_leased) for p in after]
     state = replace(state, pending=tuple(after))
     if delivered and not auto_ack:
-        until = now_us + (lease_seconds or options.lease_seconds) * SECOND_US
-        state = replace(state, lease_id=lease_id, lease_granted_us=now_us, lease_until_us=until)
+        until_us = lease_end_us(options, now_us, lease_seconds)
+        state = replace(state, lease_id=lease_id, lease_granted_us=now_us, lease_until_us=until_us)
     return Claim(delivered, tuple(dead), advanced(state))
+
+
+def lease_end_us(options: QueueOptions, now_us: int, lease_seconds: int = 0) -> int:
+    """Of a lease that lasts so long, or as long as the options say."""
+    return now_us + (lease_seconds or options.lease_seconds) * SECOND_US
+
+
+def takes_all(state: DeliveryState, fresh: Undelivered, options: QueueOptions) -> bool:
+    """Whether a claim is of the new messages, each of them and nothing else: for every batch that has room for them.
+
+    So it is where nothing was delivered before, no message can die of its age, and none is for another group (whether
+    one is stands in its headers).
+    """
+    return bool(fresh.seqs) and not (state.pending or options.is_age_limited or any(fresh.headers))
 
 
 def _open_again(state: DeliveryState) -> DeliveryState:
@@ -144,10 +163,10 @@ def _take_fresh(
 
 def _died_of_age(seq: int, age_us: int, options: QueueOptions) -> DeadLetter | None:
     if is_expired(age_us, options):
-        return DeadLetter(seq, 0, f"older than its time to live of {options.ttl_seconds} s", is_dropped=True)
+        return DeadLetter(seq, 0, f"older than its time to live of {options.ttl_seconds} s", True, EXPIRED)
     if 0 < options.max_wait_seconds * SECOND_US < age_us:
         reason = f"waited longer than {options.max_wait_seconds} s"
-        return DeadLetter(seq, 0, reason, is_dropped=not options.dead_letter_queue)
+        return DeadLetter(seq, 0, reason, not options.dead_letter_queue, WAITED)
     return None
 
 
@@ -157,10 +176,17 @@ def is_expired(age_us: int, options: QueueOptions) -> bool:
 
 
 def is_held(state: DeliveryState, options: QueueOptions, now_us: int) -> bool:
-    """Whether a lease keeps everybody else away."""
+    """Whether a lease keeps all other consumers away."""
     if not state.is_leased_at(now_us):
         return False
     return not state.yielded_us or is_early(state.yielded_us, options, now_us)
+
+
+def lost_lease(state: DeliveryState, options: QueueOptions, now_us: int) -> str:
+    """The last lease, if it ended or was given back with messages unanswered; else nothing."""
+    if is_held(state, options, now_us) or not any(pending.is_leased for pending in state.pending):
+        return ""
+    return state.lease_id
 
 
 def is_due(since_us: int, seconds: int, *, now_us: int) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from forebay.model.queue import QueueOptions
-
-SECOND_US = 1_000_000
 
 
 class Pending(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -47,7 +46,7 @@ class DeliveryState(msgspec.Struct, frozen=True, array_like=True):
         return self.pending[-1].seq if self.pending else self.cursor_seq
 
     def leased_count(self, now_us: int) -> int:
-        """Messages that a consumer has for itself. What a yielded lease covers waits for whoever comes first."""
+        """Messages that a consumer has for itself. What a yielded lease covers waits for the next consumer."""
         if self.yielded_us or not self.is_leased_at(now_us):
             return 0
         return sum(pending.is_leased for pending in self.pending)
@@ -65,12 +64,21 @@ encode_state = msgspec.msgpack.Encoder().encode
 decode_state = msgspec.msgpack.Decoder(DeliveryState).decode
 
 
+ATTEMPTS, EXPIRED, WAITED = "attempts", "ttl", "max_wait"
+
+
 class DeadLetter(NamedTuple):
     seq: int
     attempts: int
     reason: str
     is_dropped: bool = False
     """True when the queue does not keep dead letters: the message is gone, and counted."""
+    kind: str = ATTEMPTS
+    """Why it died, in one word: for counting."""
+
+
+def dropped_by_kind(dead: Iterable[DeadLetter]) -> Counter[str]:
+    return Counter(letter.kind for letter in dead if letter.is_dropped)
 
 
 def dead_letter(pending: Pending, reason: str, options: QueueOptions, *, always_kept: bool = False) -> DeadLetter:

@@ -14,7 +14,7 @@ LATER = timedelta(hours=1)
 USERS = 500
 REGIONS = ("africa", "america", "asia", "europe", "oceania")
 PAGES = ("/", "/search", "/cart", "/checkout", "/help")
-NOBODY = "nobody"
+NO_USER = "nobody"
 USERS_HEADER = "id,region\n"
 
 
@@ -28,6 +28,15 @@ class Click(TypedDict):
 
 class JoinedClick(Click):
     region: str
+
+
+class ScoredClick(TypedDict):
+    n: int
+    user: str
+    page: str
+    ms: int
+    intent: str
+    score: int
 
 
 class Minute(NamedTuple):
@@ -58,7 +67,7 @@ class Clicks:
 
     def closing(self) -> Click:
         """The event behind the last click: it ends all minutes, and is itself in none."""
-        return {"n": self.count, "user": NOBODY, "page": "/", "ms": 0, "at": _text(START + SPAN + LATER)}
+        return {"n": self.count, "user": NO_USER, "page": "/", "ms": 0, "at": _text(START + SPAN + LATER)}
 
     def pushed(self) -> dict[int, Click]:
         """What the first queue has to hold."""
@@ -67,6 +76,20 @@ class Clicks:
     def joined(self) -> dict[int, JoinedClick]:
         regions = users()
         return {n: {**click, "region": regions[click["user"]]} for n, click in self._all()}
+
+    def scored(self) -> dict[int, ScoredClick]:
+        """What the destination has to get, of the closing event too."""
+        return {
+            n: {
+                "n": n,
+                "user": click["user"],
+                "page": click["page"],
+                "ms": click["ms"],
+                "intent": "buy" if click["page"].startswith("/c") else "look",
+                "score": sum(map(ord, click["user"])) % 100,
+            }
+            for n, click in self.pushed().items()
+        }
 
     def per_minute(self) -> dict[Minute, Counted]:
         found: dict[Minute, list[int]] = defaultdict(list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from forebay.cli.demo.result import Comparison, Latency, compare, latency_of
 from forebay.client import AsyncClient
 
 ROWS_SHOWN = 5
+PARCELS_MAX = 100_000
 # Spark writes times without their zone, which is UTC.
 COUNTED = pa.schema(
     [("minute", pa.timestamp("us", tz="UTC")), ("region", pa.string()), ("clicks", pa.int64()), ("ms", pa.int64())]
@@ -26,6 +28,7 @@ class Findings(NamedTuple):
     joined: Comparison
     per_minute: Comparison
     parquet: Comparison
+    scored: Comparison
     latency: Latency | None
     rows: list[dict[str, Any]]
 
@@ -35,6 +38,7 @@ async def findings(client: AsyncClient, parquet: Path, clicks: Clicks, paced_fro
     pushed = [row async for row in _messages(client, "clicks")]
     joined = [row async for row in _messages(client, "clicks-joined")]
     counted = [row async for row in _messages(client, "clicks-per-minute")]
+    scored = [row async for row in _messages(client, "clicks-scored")]
     archived = table_of(parquet).to_pylist()
     when = {row.value["n"]: row.created_us for row in pushed}
     waited = (
@@ -46,9 +50,16 @@ async def findings(client: AsyncClient, parquet: Path, clicks: Clicks, paced_fro
         joined=compare(clicks.joined(), ((row.value["n"], row.value) for row in joined)),
         per_minute=compare(expected, _minutes(row.value for row in counted)),
         parquet=compare(expected, _minutes({**row, "minute": minute_text(row["minute"])} for row in archived)),
+        scored=compare(clicks.scored(), ((row.value["n"], row.value) for row in scored)),
         latency=latency_of(waited),
         rows=sorted(archived, key=lambda row: (row["minute"], row["region"]))[:ROWS_SHOWN],
     )
+
+
+async def parcel_states(client: AsyncClient) -> dict[str, int]:
+    """How many parcels there are, by state."""
+    found = await client.parcels(limit=PARCELS_MAX)
+    return dict(Counter(one["state"] for one in found))
 
 
 class _Message(NamedTuple):
@@ -71,6 +82,6 @@ def _minutes(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Minute, Counte
 
 
 def table_of(parquet: Path) -> pa.Table:
-    """What the folder holds, read as anybody would: a flow moves files into it when their batch is whole."""
+    """What the folder holds, read as any program would: a flow moves files into it when their batch is whole."""
     tables = [pq.read_table(file).cast(COUNTED) for file in sorted(parquet.glob("*.parquet"))]
     return pa.concat_tables(tables) if tables else COUNTED.empty_table()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
+from string import Template
 
 from forebay.cli.demo.clicks import USERS_HEADER, users
 from forebay.cli.part import Part
@@ -16,11 +17,16 @@ from forebay.cli.up_command import SERVER_READY
 from forebay.cli.worker_command import READY as WORKER_READY
 from forebay.errors import ForebayError
 from forebay.flows.supervision import State
+from forebay.testing.servers.machine import free_port
 
 PARQUET = "per-minute"
+ACTIONS = "demo_actions.py"
+SPARK_PROPERTIES = "spark.properties"
+# Compile once and quickly: a Java that lives for two minutes does not earn back what the second compiler costs.
+SHORT_LIVED_JAVA = "spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
 SERVER_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.05
-LOG_LINES_TOLD = 20
+LOG_LINES_SHOWN = 20
 
 
 class DemoFailed(ForebayError):
@@ -28,18 +34,23 @@ class DemoFailed(ForebayError):
 
 
 class Pipeline:
-    """Use it as `with Pipeline(directory) as …`; at the end both processes are stopped."""
+    """Use it as `with Pipeline(directory, destination) as …`; at the end both processes are stopped."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, destination: str) -> None:
+        """`destination`: the URL to which results go."""
         self.directory = directory
+        self._destination = destination
+        self._receiver_port = free_port()
         self.data_dir = directory / "forebay-data"
         self.url = ""
+        self.worker_starts = 0
+        """How often a worker has said that it is ready."""
         self._failed_flow = ""
         """What the worker says of a flow that has failed."""
         # Settings of the user's own environment would make another demo of it.
         environ = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
         forebay = [sys.executable, "-m", "forebay"]
-        data = ["--data-dir", str(self.data_dir)]
+        data = ["--config", str(directory / "forebay.yaml"), "--data-dir", str(self.data_dir)]
         self._server = Part(
             "server",
             [*forebay, "serve", "--host", "127.0.0.1", *data, "--port", "0"],
@@ -48,15 +59,23 @@ class Pipeline:
         )
         self._worker = Part(
             "worker",
-            [*forebay, "worker", "-c", str(directory / "forebay.yaml"), *data, "--url"],
+            [*forebay, "worker", *data, "--url"],
             on_line=self._log,
             environ=environ,
         )
 
     def __enter__(self) -> Pipeline:
         self.directory.mkdir(parents=True, exist_ok=True)
-        flows = resources.files("forebay.cli.demo").joinpath("forebay.yaml").read_text()
-        (self.directory / "forebay.yaml").write_text(flows)
+        package = resources.files("forebay.cli.demo")
+        settings = Template(package.joinpath("forebay.yaml").read_text())
+        values = {
+            "receiver_port": str(self._receiver_port),
+            "destination": self._destination,
+            "spark_properties": str(self.directory / SPARK_PROPERTIES),
+        }
+        (self.directory / "forebay.yaml").write_text(settings.substitute(values))
+        (self.directory / SPARK_PROPERTIES).write_text(SHORT_LIVED_JAVA)
+        (self.directory / ACTIONS).write_text(package.joinpath(ACTIONS).read_text())
         table = "".join(f"{user},{region}\n" for user, region in users().items())
         (self.directory / "users.csv").write_text(USERS_HEADER + table)
         return self
@@ -78,9 +97,20 @@ class Pipeline:
         self._server.kill()
         self._server.start_again()
 
+    @property
+    def receiver_url(self) -> str:
+        """Where OTLP metrics go."""
+        return f"http://127.0.0.1:{self._receiver_port}/v1/metrics"
+
     def start_worker(self) -> None:
         self._worker.command.append(self.url)
         self._worker.start(WORKER_READY)
+
+    def kill_worker(self) -> None:
+        """Kill it with -9, and all that it has started, and start another one, without waiting for it."""
+        self._worker.kill()
+        self._worker.ended()
+        self._worker.start_again()
 
     @property
     def is_spark_ready(self) -> bool:
@@ -105,6 +135,7 @@ class Pipeline:
     def _log(self, name: str, line: str) -> None:
         if name == "worker" and line.partition(": ")[2].startswith(f"{State.FAILED}: "):
             self._failed_flow = line
+        self.worker_starts += name == "worker" and line.startswith(WORKER_READY)
         with (self.directory / f"{name}.log").open("a") as log:
             log.write(line + "\n")
 
@@ -114,4 +145,4 @@ class Pipeline:
             lines = (self.directory / f"{part.name}.log").read_text().splitlines()
         except FileNotFoundError:
             return "  it said nothing"
-        return "\n".join(f"  {line}" for line in lines[-LOG_LINES_TOLD:])
+        return "\n".join(f"  {line}" for line in lines[-LOG_LINES_SHOWN:])

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from forebay.cli.demo.clicks import ScoredClick
+from forebay.cli.demo.metrics import Sample
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -27,7 +30,7 @@ class Comparison:
 
 
 def compare(expected: Mapping[K, V], found: Iterable[tuple[K, V]]) -> Comparison:
-    """Each key has to be found once, with its value. What has a key that nobody expects is wrong too."""
+    """Each key has to be found once, with its value. What has another key is wrong too."""
     seen: Counter[K] = Counter()
     wrong = rows = 0
     for key, value in found:
@@ -66,18 +69,72 @@ class Latency:
     clicks: int
 
 
+class Received(Protocol):
+    """What a destination tells of itself."""
+
+    clicks: list[tuple[int, ScoredClick]]
+    samples: dict[Sample, float]
+    requests: int
+    sent_again: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What reached the destination. Each click and sample counts once, however often it was sent."""
+
+    clicks: Comparison
+    samples: Comparison
+    requests: int
+    sent_again: int
+    """Clicks that came again after an answer was lost."""
+    away_seconds: float
+
+    @classmethod
+    def of(
+        cls,
+        received: Received,
+        clicks: Mapping[int, ScoredClick],
+        samples: Mapping[Sample, float],
+        away_seconds: float,
+    ) -> Delivery:
+        return cls(
+            compare(clicks, received.clicks),
+            compare(samples, received.samples.items()),
+            received.requests,
+            received.sent_again,
+            away_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What `forebay audit` said."""
+
+    is_balanced: bool
+    queues: int
+    messages: int
+    differences: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    asked_for: int
+    requested: int
     pushing: Pushing
     pushed: Comparison
     joined: Comparison
     per_minute: Comparison
     parquet: Comparison
+    scored: Comparison
+    delivery: Delivery
+    parcels: Mapping[str, int]
+    """How many there are, by state."""
+    audit: Audit
     backlog_clicks_per_second: float
     """The first half, from Spark being ready to all of it joined: the first batch and its compilation are in it."""
     latency: Latency | None
     spark_start_seconds: float
+    worker_seconds: float
+    """From the kill of the worker until another one was ready."""
     seconds: float
     rows: Sequence[Mapping[str, Any]]
     """A few of the delivered rows."""
@@ -89,6 +146,9 @@ class DemoResult:
             "queue clicks-joined": self.joined,
             "queue clicks-per-minute": self.per_minute,
             "Parquet": self.parquet,
+            "queue clicks-scored": self.scored,
+            "the HTTP destination": self.delivery.clicks,
+            "remote write": self.delivery.samples,
         }
 
     @property
@@ -106,9 +166,9 @@ class DemoResult:
     def complaints(self) -> list[str]:
         """What is not as it has to be; nothing, if all is well."""
         found = []
-        if self.pushing.accepted != self.asked_for:
-            found.append(f"{self.asked_for:,} clicks were to be accepted, and {self.pushing.accepted:,} were")
-        if not 0 < self.pushing.accepted_before_kill < self.asked_for:
+        if self.pushing.accepted != self.requested:
+            found.append(f"{self.requested:,} clicks were to be accepted, and {self.pushing.accepted:,} were")
+        if not 0 < self.pushing.accepted_before_kill < self.requested:
             found.append("the server was not killed in the middle")
         for name, place in self.places.items():
             if not place.is_exact:
@@ -116,6 +176,14 @@ class DemoResult:
                     f"{name}: {place.expected:,} expected, {place.found:,} found; "
                     f"{place.lost:,} lost, {place.duplicated:,} duplicated, {place.wrong:,} wrong"
                 )
+        unfinished = {state: count for state, count in self.parcels.items() if state != "COMPLETE"}
+        if unfinished or not self.parcels:
+            states = ", ".join(f"{count:,} {state}" for state, count in sorted(unfinished.items())) or "there are none"
+            found.append(f"all parcels were to be COMPLETE: {states}")
+        if not self.delivery.away_seconds:
+            found.append("the destination was never away")
+        if not self.audit.is_balanced:
+            found.append(f"forebay audit: {'; '.join(self.audit.differences)}")
         return found
 
 

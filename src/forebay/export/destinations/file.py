@@ -1,9 +1,10 @@
 """A file, a line for each message or batch: `messages` as NDJSON, OTLP and remote write as JSON of their requests.
 
 A batch is written at the end and synced before it is confirmed. One that is written again after a crash is there twice:
-its lines can be told by `seq` (`format: envelopes`). What a crash left of a line is ended with a line feed at the next
-opening, so that the next line is whole. A file that has grown to `max_size` is renamed to `<name>.<time>`, and a new
-one begun.
+its lines can be distinguished by `seq` (`format: envelopes`). What a crash left of a line is ended with a line feed at
+the next opening, so that the next line is whole. A file that has grown to `max_size` is renamed to `<name>.<time>`, and
+a new one begun. That another program renames, removes or cuts the file (`logrotate`, say) is noticed with the next
+batch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from forebay.export.batch import ExportBatch, MessageBatch
 from forebay.export.destination import TAKEN, Prepared, Receipt
 from forebay.export.destinations.http import Format, lines_of
 from forebay.export.outcome import ErrorClass, SendFailed
-from forebay.filesystem import File, Filesystem, is_disk_full, write_fully
+from forebay.filesystem import File, Filesystem, Status, is_disk_full, write_fully
+from forebay.filesystem import Kind as FileKind
 from forebay.otlp.kinds import Kind
 from forebay.otlp.protobufs import parsed
 
@@ -58,7 +60,7 @@ class FileDestination:
         try:
             text = json_format.MessageToJson(parsed(batch.kind, batch.body), indent=None)
         except ValueError as error:
-            raise SendFailed(ErrorClass.CLIENT_ERROR, str(error)) from error
+            raise SendFailed(ErrorClass.CLIENT_ERROR, str(error), is_of_content=True) from error
         return Prepared(batch, text.encode() + b"\n")
 
     async def send(self, prepared: Prepared) -> Receipt:
@@ -71,7 +73,7 @@ class FileDestination:
         return TAKEN
 
     def _write(self, body: bytes) -> None:
-        file = self._file or self._opened()
+        file = self._file if self._file is not None and self._is_still_there() else self._opened()
         if self._end and self._end + len(body) > self._size_max:
             self._leave()
             self._filesystem.replace(self._path, self._path.with_name(f"{self._path.name}.{self._clock.now_us()}"))
@@ -80,7 +82,12 @@ class FileDestination:
         file.sync()
         self._end += len(body)
 
+    def _is_still_there(self) -> bool:
+        """A line that is written to a file without a name is confirmed and lost."""
+        return self._filesystem.status(self._path) == Status(FileKind.FILE, self._end)
+
     def _opened(self) -> File:
+        self._leave()
         file = self._filesystem.open(self._path, write=True, create=True)
         self._filesystem.sync_directory(self._path.parent)
         self._end = file.size()

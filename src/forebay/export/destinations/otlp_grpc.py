@@ -46,6 +46,10 @@ class GrpcOptions:
     timeout_seconds: float = 30.0
     is_insecure: bool = True
     ca_file: str = ""
+    certificate: str = ""
+    """Of this client, for a server that asks for one (mutual TLS)."""
+    certificate_key: str = ""
+    """Its key; empty if that is in the same file."""
     is_compressed: bool = True
 
 
@@ -69,8 +73,10 @@ class OtlpGrpcDestination:
         if options.is_insecure:
             self._channel = grpc.aio.insecure_channel(options.endpoint, limits, compression)
         else:
-            roots = Path(options.ca_file).read_bytes() if options.ca_file else None
-            credentials = grpc.ssl_channel_credentials(roots)
+            key = options.certificate_key or options.certificate
+            credentials = grpc.ssl_channel_credentials(
+                _content(options.ca_file), _content(key), _content(options.certificate)
+            )
             self._channel = grpc.aio.secure_channel(options.endpoint, credentials, limits, compression)
         self._calls = {kind: self._channel.unary_unary(method) for kind, method in METHODS.items()}
 
@@ -92,13 +98,22 @@ class OtlpGrpcDestination:
             self._channel = None
 
 
+def _content(path: str) -> bytes | None:
+    return Path(path).read_bytes() if path else None
+
+
 def failure_of(error: grpc.aio.AioRpcError) -> SendFailed:
     """What a gRPC status other than OK means."""
     details = error.details() or ""
     found = _CLASSES.get(error.code(), ErrorClass.SERVER_ERROR)
     if error.code() is _CODE.RESOURCE_EXHAUSTED and "larger than max" in details:
         found = ErrorClass.TOO_LARGE
-    return SendFailed(found, f"gRPC {error.code().name}: {details}", retry_after=_retry_after(error))
+    return SendFailed(
+        found,
+        f"gRPC {error.code().name}: {details}",
+        retry_after=_retry_after(error),
+        is_of_content=error.code() is _CODE.INVALID_ARGUMENT,
+    )
 
 
 def _retry_after(error: grpc.aio.AioRpcError) -> float | None:

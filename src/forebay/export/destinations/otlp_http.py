@@ -36,7 +36,9 @@ class OtlpHttpDestination:
     def __init__(self, name: str, options: HttpOptions, clock: Clock, *, compression: Compression = "gzip") -> None:
         self.name = name
         self._sender = HttpSender(options, clock)
-        self._base = options.url.rstrip("/")
+        self._base, _, query = options.url.partition("?")
+        self._base = self._base.rstrip("/")
+        self._query = f"?{query}" if query else ""
         self._compression: Compression = compression
         self.is_prepared_inline = compression == "none"
 
@@ -51,7 +53,8 @@ class OtlpHttpDestination:
 
     async def send(self, prepared: Prepared) -> Receipt:
         kind = prepared.batch.kind
-        answer = await self._sender.post(self._base + PATHS[kind], prepared.body, prepared.headers)
+        url = f"{self._base}{PATHS[kind]}{self._query}"
+        answer = await self._sender.post(url, prepared.body, prepared.headers)
         return receipt_of(kind, answer.body) if answer.content_type == PROTOBUF else TAKEN
 
     async def close(self) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from forebay.errors import ForebayError, Transient
-from forebay.export.batch import ExportBatch, MessageBatch
+from forebay.export.batch import ExportBatch, ExportMessage, MessageBatch
 from forebay.export.destination import TAKEN, Prepared, Receipt
 from forebay.export.outcome import ErrorClass, SendFailed
 from forebay.otlp.kinds import Kind
+from forebay.telemetry import tracing
 
 
 class OutgoingMessage(NamedTuple):
@@ -24,10 +25,12 @@ class OutgoingMessage(NamedTuple):
     transaction_id: str
     payload: bytes
     is_bytes: bool
+    headers: bytes = b""
+    """The trace that the message is in, if any."""
 
 
 Push = Callable[[Sequence[OutgoingMessage]], Awaitable[None]]
-"""Stores messages, or raises. Handed over by who wires the rooms: export does not know the broker's store."""
+"""Stores messages, or raises. Handed over where the rooms are wired: export does not know the broker's store."""
 
 
 class QueueDestination:
@@ -55,7 +58,7 @@ class QueueDestination:
         except Transient as error:
             raise SendFailed(ErrorClass.SERVER_ERROR, str(error)) from error
         except ForebayError as error:
-            raise SendFailed(ErrorClass.CLIENT_ERROR, str(error)) from error
+            raise SendFailed(ErrorClass.CLIENT_ERROR, str(error), is_of_content=True) from error
         return TAKEN
 
     def _messages(self, batch: ExportBatch) -> list[OutgoingMessage]:
@@ -68,9 +71,16 @@ class QueueDestination:
                 f"{message.queue}/{message.partition}/{message.seq}",
                 message.payload,
                 message.is_bytes,
+                _trace(message),
             )
             for message in batch.messages
         ]
 
     async def close(self) -> None:
         """There is nothing to close."""
+
+
+def _trace(message: ExportMessage) -> bytes:
+    """Its trace as headers: nothing else of a message's headers concerns another queue."""
+    contexts = tracing.of_headers([message.headers]) if message.headers else []
+    return tracing.in_headers(contexts[0]) if contexts else b""

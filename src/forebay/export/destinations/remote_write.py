@@ -57,7 +57,7 @@ class RemoteWriteDestination:
             with self._lock:
                 converted = self._converter.convert(batch.body)
         except ValueError as error:
-            raise SendFailed(ErrorClass.CLIENT_ERROR, str(error)) from error
+            raise SendFailed(ErrorClass.CLIENT_ERROR, str(error), is_of_content=True) from error
         return converted.body, Receipt(converted.rejected, "; ".join(sorted(converted.reasons)))
 
     async def send(self, prepared: Prepared) -> Receipt:

@@ -12,6 +12,7 @@ import cramjam
 
 from forebay.otlp.json_form import from_json
 from forebay.otlp.kinds import Kind
+from forebay.otlp.prometheus import without_form
 from forebay.otlp.protobufs import count_items, parsed
 
 _SNAPPY_STREAM = b"\xff\x06\x00\x00sNaPpY"
@@ -34,17 +35,23 @@ class Telemetry(NamedTuple):
     kind: Kind
     body: bytes
     items: int
+    rejected: int = 0
+    """How many of them will be left out on the way, because they have no form at the destination."""
+    why_rejected: str = ""
 
 
-def decoded(kind: Kind, body: bytes, *, is_json: bool) -> Telemetry:
+def decoded(kind: Kind, body: bytes, *, is_json: bool, is_for_prometheus: bool = False) -> Telemetry:
     """Judge a request. Raises BodyRefused for what is none."""
     try:
-        if is_json:
-            request = from_json(kind, body)
-            return Telemetry(kind, request.SerializeToString(), count_items(kind, request))
-        return Telemetry(kind, body, count_items(kind, parsed(kind, body)))
+        request = from_json(kind, body) if is_json else parsed(kind, body)
     except ValueError as error:
         raise BodyRefused(400, str(error)) from error
+    body = request.SerializeToString() if is_json else body
+    telemetry = Telemetry(kind, body, count_items(kind, request))
+    if not is_for_prometheus or kind is not Kind.METRICS:
+        return telemetry
+    rejected, reasons = without_form(request)
+    return telemetry._replace(rejected=rejected, why_rejected="; ".join(sorted(reasons)))
 
 
 def decompressed(body: bytes, encoding: str, size_max: int) -> bytes:

@@ -8,7 +8,7 @@ from forebay.errors import BatchTooLarge, BufferExhausted, ForebayError, QueueFu
 from forebay.ingest.receivers.decoding import Telemetry
 
 Accept = Callable[[Telemetry], Awaitable[str]]
-"""Accept a request; the answer is its receipt (`log`, `postgres`, `buffer`, `memory`, `disk`). Raises ForebayError."""
+"""Accept a request; the answer is its receipt (`log`, `postgres`, `buffer`, `memory`, `sent`). Raises ForebayError."""
 
 RETRY_SECONDS = 5
 

@@ -79,7 +79,7 @@ class MetricsBuffer:
         body = batch.bodies[0] if len(batch.bodies) == 1 else b"".join(batch.bodies)
         try:
             batch.done.set_result(await self._hand_on(kind, body, batch.items))
-        except Exception as error:  # noqa: BLE001 - a request that is not told of it would wait for ever
+        except Exception as error:  # noqa: BLE001 - a request that does not get it would wait for ever
             batch.done.set_exception(error)
             batch.done.exception()  # its clients may be gone
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import grpc
@@ -19,6 +20,7 @@ from forebay.ingest.receivers.decoding import BodyRefused, Telemetry, decoded
 from forebay.ingest.receivers.in_flight import InFlight
 from forebay.ingest.receivers.intake_sink import RETRY_SECONDS, Accept, status_of
 from forebay.ingest.receivers.otlp_http import DECODED_INLINE_BYTES
+from forebay.ingest.receivers.partial_success import response_to
 from forebay.otlp.kinds import Kind
 
 SERVICES = {
@@ -50,6 +52,8 @@ class GrpcReceiver:
         size_max: int,
         kinds: frozenset[Kind],
         in_flight: InFlight,
+        *,
+        is_for_prometheus: bool = False,
     ) -> None:
         self.name = name
         self.requests: Counter[int] = Counter()
@@ -60,6 +64,7 @@ class GrpcReceiver:
         self._size_max = size_max
         self._kinds = kinds
         self._in_flight = in_flight
+        self._is_for_prometheus = is_for_prometheus
         self._server: Any = None
 
     async def start(self) -> None:
@@ -91,21 +96,26 @@ class GrpcReceiver:
             try:
                 with self._in_flight.request() as share:
                     share.add(len(body))
-                    telemetry = await _decoded(kind, body)
+                    telemetry = await self._decoded(kind, body)
                     await self._accept(telemetry)
             except BodyRefused as refused:
                 await self._abort(context, refused.status, refused.message)
             except ForebayError as error:
                 await self._abort(context, status_of(error), str(error))
-            except Exception:  # noqa: BLE001 - told, counted and answered
+            except Exception:  # noqa: BLE001 - logged, counted and answered
                 _log.exception("%s: a bug", self.name, extra={"action": "receiver_failed"})
-                await self._abort(context, 500, "an error of this server, told in its log")
+                await self._abort(context, 500, "an error of this server, see its log")
             else:
                 self.items[kind] += telemetry.items
                 self.requests[200] += 1
+                return response_to(telemetry, is_json=False)
             return b""
 
         return export
+
+    async def _decoded(self, kind: Kind, body: bytes) -> Telemetry:
+        judge = partial(decoded, kind, body, is_json=False, is_for_prometheus=self._is_for_prometheus)
+        return judge() if len(body) <= DECODED_INLINE_BYTES else await asyncio.to_thread(judge)
 
     async def _abort(self, context: Any, status: int, message: str) -> None:
         self.requests[status] += 1
@@ -116,9 +126,3 @@ class GrpcReceiver:
             details = Status(code=code.value[0], message=message, details=[detail]).SerializeToString()
             context.set_trailing_metadata((("grpc-status-details-bin", details),))
         await context.abort(code, message)
-
-
-async def _decoded(kind: Kind, body: bytes) -> Telemetry:
-    if len(body) <= DECODED_INLINE_BYTES:
-        return decoded(kind, body, is_json=False)
-    return await asyncio.to_thread(decoded, kind, body, is_json=False)

@@ -15,6 +15,7 @@ from forebay.errors import ForebayError
 from forebay.ingest.receivers.decoding import BodyRefused, Telemetry, decoded, decompressed
 from forebay.ingest.receivers.in_flight import InFlight, Share
 from forebay.ingest.receivers.intake_sink import RETRY_SECONDS, Accept, status_of
+from forebay.ingest.receivers.partial_success import response_to
 from forebay.otlp.kinds import Kind
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
@@ -33,7 +34,7 @@ _log = logging.getLogger("forebay.receivers")
 
 class HttpReceiver:
     """A server for some `kinds` of requests; the paths of others are unknown to it. `requests` are counted by status,
-    accepted `items` by kind."""
+    accepted `items` by kind. With `is_for_prometheus` what has no form there is named in the response."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class HttpReceiver:
         kinds: frozenset[Kind],
         in_flight: InFlight,
         *,
+        is_for_prometheus: bool = False,
         body_seconds_max: float = BODY_SECONDS_MAX,
     ) -> None:
         self.name = name
@@ -54,6 +56,7 @@ class HttpReceiver:
         self._accept = accept
         self._size_max = size_max
         self._in_flight = in_flight
+        self._is_for_prometheus = is_for_prometheus
         self._body_seconds_max = body_seconds_max
         self._runner: web.AppRunner | None = None
         app = web.Application()
@@ -88,18 +91,21 @@ class HttpReceiver:
                 answer = _refusal(refused.status, refused.message, is_json=is_json)
             except ForebayError as error:
                 answer = _refusal(status_of(error), str(error), is_json=is_json)
-            except Exception:  # noqa: BLE001 - told, counted and answered
+            except Exception:  # noqa: BLE001 - logged, counted and answered
                 _log.exception("%s: a bug", self.name, extra={"action": "receiver_failed"})
-                answer = _refusal(500, "an error of this server, told in its log", is_json=is_json)
+                answer = _refusal(500, "an error of this server, see its log", is_json=is_json)
             else:
                 self.items[kind] += telemetry.items
-                answer = _taken(kind, receipt, is_json=is_json)
+                answer = _taken(telemetry, receipt, is_json=is_json)
             self.requests[answer.status] += 1
             return answer
 
         return handle
 
     async def _read(self, request: web.Request, kind: Kind, share: Share, *, is_json: bool) -> Telemetry:
+        if request.headers.get("Origin"):
+            # Only browsers send it. A page whose name leads here (DNS rebinding) needs no leave to send JSON.
+            raise BodyRefused(403, "web pages may not send telemetry here")
         if not is_json and request.content_type != PROTOBUF:
             known = PROTOBUF if kind is Kind.REMOTE_WRITE else f"{PROTOBUF} and {JSON}"
             raise BodyRefused(415, f"Content-Type {request.content_type!r} is not known; known are {known}")
@@ -116,7 +122,7 @@ class HttpReceiver:
         if kind is Kind.REMOTE_WRITE and encoding != "snappy":
             raise BodyRefused(415, f"Content-Encoding {encoding!r}: remote write is snappy")
         if len(body) <= DECODED_INLINE_BYTES and not encoding:
-            return decoded(kind, body, is_json=is_json)
+            return decoded(kind, body, is_json=is_json, is_for_prometheus=self._is_for_prometheus)
         telemetry = await asyncio.to_thread(self._decode, kind, body, encoding, is_json)
         share.add(len(telemetry.body) if encoding else 0)
         return telemetry
@@ -135,14 +141,15 @@ class HttpReceiver:
         return b"".join(pieces)
 
     def _decode(self, kind: Kind, body: bytes, encoding: str, is_json: bool) -> Telemetry:
-        return decoded(kind, decompressed(body, encoding, self._size_max), is_json=is_json)
+        plain = decompressed(body, encoding, self._size_max)
+        return decoded(kind, plain, is_json=is_json, is_for_prometheus=self._is_for_prometheus)
 
 
-def _taken(kind: Kind, receipt: str, *, is_json: bool) -> web.Response:
+def _taken(telemetry: Telemetry, receipt: str, *, is_json: bool) -> web.Response:
     headers = {"Forebay-Receipt": receipt}
-    if kind is Kind.REMOTE_WRITE:
+    if telemetry.kind is Kind.REMOTE_WRITE:
         return web.Response(status=204, headers=headers)
-    body = b"{}" if is_json else b""
+    body = response_to(telemetry, is_json=is_json)
     return web.Response(body=body, content_type=JSON if is_json else PROTOBUF, headers=headers)
 
 

@@ -39,9 +39,11 @@ class Chunks:
         self._unsynced: dict[int, File] = {}
         self._syncing: dict[int, File] = {}
         self._is_name_new = False
+        self._half_written: set[int] = set()
+        """Chunks that `write_again` has begun to write."""
 
     def _size(self, start: int) -> int:
-        """Of a chunk's file. Asked when it is needed: opening a queue of a thousand chunks needs the last one's."""
+        """Of a chunk's file. Read when it is needed: opening a queue of a thousand chunks needs the last one's."""
         size = self._known_sizes.get(start)
         if size is None:
             status = self._filesystem.status(self._path(start))
@@ -96,6 +98,8 @@ class Chunks:
         return self._reading(start).read_at(size, offset - start)
 
     def _reading(self, start: int) -> File:
+        if (opened := self._opened().get(start)) is not None:  # whatever became of its name
+            return opened
         if self._reader is None or self._reader[0] != start:
             self._close_reader()
             self._reader = (start, self._filesystem.open(self._path(start)))
@@ -128,6 +132,52 @@ class Chunks:
         self.starts.append(offset)
         self._known_sizes[offset] = 0
         return offset
+
+    def _opened(self) -> dict[int, File]:
+        """The chunks that are open for writing."""
+        last = {self.starts[-1]: self._writer} if self._writer is not None else {}
+        return {**self._syncing, **self._unsynced, **last}
+
+    def is_last_gone(self) -> bool:
+        """Whether another program has removed the chunk that is written to."""
+        return bool(self.starts) and self._filesystem.status(self._path(self.starts[-1])).kind is not Kind.FILE
+
+    def write_again(self) -> list[int]:
+        """Chunks were removed: write those that are open to where they were, and forget the others, which are returned.
+
+        May be called again after it raised.
+        """
+        self._close_reader()
+        lost = []
+        for start in list(self.starts):
+            if self._filesystem.status(self._path(start)).kind is Kind.FILE and start not in self._half_written:
+                continue
+            old = self._opened().get(start)
+            if old is None:
+                lost.append(start)
+                self.starts.remove(start)
+                self._known_sizes.pop(start, None)
+            else:
+                self._write_chunk_again(start, old)
+        self._is_name_new = True
+        return lost
+
+    def _write_chunk_again(self, start: int, old: File) -> None:
+        self._half_written.add(start)
+        new = self._filesystem.open(self._path(start), write=True, create=True)
+        done, size = 0, self._size(start)
+        try:
+            while done < size and (piece := old.read_at(min(COPY_BYTES, size - done), done)):
+                done += write_fully(new, [piece], done)
+        except BaseException:
+            new.close()
+            raise
+        self._half_written.discard(start)
+        if old is self._writer:
+            self._writer = new
+        self._syncing.pop(start, None)
+        self._unsynced[start] = new
+        old.close()
 
     def _leave_writer(self) -> None:
         """Nothing more is written to the last chunk. Its file stays open while it is not synced."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from forebay.filesystem import SEARCH_BYTES
 from forebay.sendqueue.disk.blocks import HEADER_BYTES, BlockDamaged, Header, data_of, header_of, plausible_headers
 from forebay.sendqueue.disk.chunks import Chunks
 
-SEARCH_BYTES = 1 << 20
 PAGE_BYTES = 4096
 
 
@@ -44,7 +44,7 @@ class Block(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes that hold no block. `is_one`: they are one block with a sound header; otherwise nobody knows how many."""
+    """Bytes that hold no block. `is_one`: one block with a sound header; otherwise it is not known how many."""
 
     start: int
     end: int

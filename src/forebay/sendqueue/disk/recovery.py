@@ -1,4 +1,4 @@
-"""Opening a queue's directory: which bytes count, how many batches that is, and what has to be told.
+"""Opening a queue's directory: which bytes count, how many batches that is, and what has to be reported.
 
 | found | done |
 |---|---|
@@ -8,7 +8,7 @@
 | no meta, or one that cannot be read, and chunks | every chunk is read; the meta file is moved to `quarantine/` |
 | a torn end | copied to `quarantine/`, then cut off |
 | chunks that meta does not know | adopted |
-| a chunk missing | told; its batches are lost |
+| a chunk missing | logged; its batches are lost |
 """
 
 from __future__ import annotations

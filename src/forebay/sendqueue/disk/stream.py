@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from forebay.clock import Clock
 from forebay.errors import SendQueueWriteFailed
-from forebay.filesystem import File, Filesystem, is_disk_full
+from forebay.filesystem import File, Filesystem, Kind, is_disk_full
 from forebay.sendqueue.disk.chunks import Chunks
 from forebay.sendqueue.disk.meta import Meta, Range, write_meta
 from forebay.sendqueue.disk.quarantine import Quarantine
@@ -37,6 +37,7 @@ class Stream:
         self._durable = 0
         self._needs_rewrite = False
         self._last_meta: Meta | None = None
+        self._is_being_made_again = False
 
     def recover(self, on_progress: Progress | None) -> Recovered:
         """What an earlier process left here; the log tells what is out of the ordinary."""
@@ -76,6 +77,31 @@ class Stream:
             kept,
             extra={"action": "sendqueue_block_damaged"},
         )
+
+    def is_removed(self) -> bool:
+        """Whether another program has removed the directory, or the chunk that is written to."""
+        if self._is_being_made_again:
+            return True
+        return self._filesystem.status(self.directory).kind is Kind.ABSENT or self.chunks.is_last_gone()
+
+    def make_again(self, lock: Callable[[], None]) -> None:
+        """Make the directory again, with all that is open of it. `lock` locks it. Raises SendQueueWriteFailed; may be
+        called again then."""
+        self._is_being_made_again = True
+        try:
+            for folder in (self.directory.parent, self.directory):
+                self._filesystem.make_directory(folder)
+            self._filesystem.sync_directory(self.directory.parent)
+            lock()
+            lost = self.chunks.write_again()
+        except OSError as error:
+            raise self._failed(error) from error
+        self._is_being_made_again = False
+        self._last_meta = None
+        self.counts["made_again"] += 1
+        what = f"what was in {len(lost)} chunks is lost" if lost else "nothing is lost"
+        message = "%s: was removed while it was in use, and is made again; %s"
+        _log.error(message, self.directory, what, extra={"action": "sendqueue_directory_lost"})
 
     def has_news(self, meta: Meta) -> bool:
         """Whether making this meta durable changes anything."""

@@ -11,6 +11,7 @@ The lock is held for one write buffer at a time and never while the disk syncs, 
 
 from __future__ import annotations
 
+import errno
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,12 +23,13 @@ from forebay.clock import Clock
 from forebay.errors import BatchTooLarge, SendQueueFull, SendQueueLocked
 from forebay.filesystem import AlreadyLocked, Filesystem
 from forebay.sendqueue.disk.blocks import BlockDamaged, packed
+from forebay.sendqueue.disk.chunks import Chunks
 from forebay.sendqueue.disk.meta import Meta, Range
-from forebay.sendqueue.disk.reading import Damage, block_at, damage_at
+from forebay.sendqueue.disk.reading import Block, Damage, block_at, damage_at, walk
 from forebay.sendqueue.disk.recovery import Progress, covered
 from forebay.sendqueue.disk.stream import Stream, between, joined
 from forebay.sendqueue.entry import NOT_ON_DISK, Entry, Released
-from forebay.sendqueue.queue import RELEASED_MAX, Codec, Figures, Limits
+from forebay.sendqueue.queue import RELEASED_MAX, Codec, Figures, Limits, Recount
 
 Batch = TypeVar("Batch")
 
@@ -65,6 +67,8 @@ class FastQueue(Generic[Batch]):
         self.limits = limits
         self._codec = codec
         self._clock = clock
+        self._filesystem = filesystem
+        self._owner = owner
         self._options = options or FastQueueOptions()
         self._lock = Lock()
         self._sync_lock = Lock()
@@ -103,6 +107,8 @@ class FastQueue(Generic[Batch]):
         self._spilled_end = found.writer
         self._disk_batches, self._disk_bytes = found.batches, found.bytes
         """On disk only."""
+        self._lost_batches = 0
+        """Counted as being on disk and not found there, less those that were found and not counted."""
         self._confirmed = found.confirmed
         self._is_closed = False
 
@@ -179,17 +185,21 @@ class FastQueue(Generic[Batch]):
                 continue
             self._read = block.end
             return self._taken(block.start, block.end, batch, len(block.data))
-        self._disk_batches = self._disk_bytes = 0
+        self._note_disk_batches(0, taken=0)
+        self._disk_bytes = 0
         return None
+
+    def _note_disk_batches(self, left: int, *, taken: int) -> None:
+        self._lost_batches += self._disk_batches - left - taken
+        self._disk_batches = left
 
     def _taken(self, start: int, end: int, batch: Batch, size: int) -> Entry[Batch]:
         entry = Entry(self._disk_number, batch, size, self._codec.accepted_us(batch))
         entry.start, entry.end = start, end
         self._disk_number += 1
-        self._disk_batches = max(self._disk_batches - 1, 0)
-        self._disk_bytes = max(self._disk_bytes - size, 0)
-        if self._read >= self._spilled_end:
-            self._disk_batches = self._disk_bytes = 0
+        is_last = self._read >= self._spilled_end
+        self._note_disk_batches(0 if is_last else max(self._disk_batches - 1, 0), taken=1)
+        self._disk_bytes = 0 if is_last else max(self._disk_bytes - size, 0)
         self._held_batches += 1
         self._held_bytes += size
         return entry
@@ -200,7 +210,7 @@ class FastQueue(Generic[Batch]):
     def _pass_damage(self, damage: Damage) -> None:
         self._stream.tell_damage(damage)
         self._disk_number += 1
-        self._disk_batches = max(self._disk_batches - 1, 0)
+        self._note_disk_batches(max(self._disk_batches - 1, 0), taken=0)
         self._read = damage.end
 
     def confirm(self, entry: Entry[Batch]) -> None:
@@ -297,6 +307,9 @@ class FastQueue(Generic[Batch]):
         Raises SendQueueWriteFailed; what was accepted is still in memory or in the chunks, and the next sync goes on.
         """
         with self._sync_lock:
+            if self._stream.is_removed():
+                with self._lock:
+                    self._stream.make_again(self._lock_again)
             while self._has_unwritten():
                 with self._lock:
                     self._write_some()
@@ -314,6 +327,14 @@ class FastQueue(Generic[Batch]):
             self._stream.write_meta(meta)
             with self._lock:
                 self._stream.remove_consumed(self._needed())
+
+    def _lock_again(self) -> None:
+        """The lock of a file that was removed keeps no process out."""
+        self._directory_lock.release()
+        try:
+            self._directory_lock = self._filesystem.lock(self.directory / LOCK_FILE, self._owner)
+        except AlreadyLocked as locked:
+            raise OSError(errno.EBUSY, f"it was removed, and is in use by {locked.owner} now") from None
 
     def _has_unwritten(self) -> bool:
         with self._lock:
@@ -360,9 +381,31 @@ class FastQueue(Generic[Batch]):
                 claimed=len(self._claimed) + len(self._released),
                 oldest_us=self._oldest_us(),
                 memory_batches=self._held_batches,
+                unwritten_batches=self._unwritten_batches,
                 memory_bytes=self._held_bytes,
                 disk_bytes=self._stream.chunks.disk_bytes,
+                lost=self._lost_batches,
             )
+
+    def recount(self) -> Recount:
+        with self._lock:
+            kept = self._held_batches + self._disk_batches
+            in_memory = len(self._channel) + len(self._claimed) + len(self._released)
+            ranges, reader, trust = self._unread_ranges(), self._read, self._stream.trust
+            chunks = Chunks(self._filesystem, self.directory, self._options.chunk_bytes)
+        try:
+            found = (block for start, end in ranges for block in walk(chunks, start, end, trust))
+            on_disk = sum(isinstance(block, Block) for block in found)
+        finally:
+            chunks.close()
+        with self._lock:
+            return Recount(kept, in_memory + on_disk, self._read == reader)
+
+    @property
+    def fill_ratio(self) -> float:
+        with self._lock:
+            batches, in_bytes = self._held_batches + self._disk_batches, self._held_bytes + self._disk_bytes
+        return max(batches / self.limits.batches_max, in_bytes / self.limits.bytes_max)
 
     def _oldest_us(self) -> int | None:
         times = [entry.accepted_us for entry in [*self._claimed.values(), *self._released.entries()]]

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from forebay.clock import Clock
 from forebay.errors import BatchTooLarge, SendQueueFull
 from forebay.sendqueue.entry import Entry, Released
-from forebay.sendqueue.queue import RELEASED_MAX, Codec, Figures, Limits
+from forebay.sendqueue.queue import RELEASED_MAX, Codec, Figures, Limits, Recount
 
 Batch = TypeVar("Batch")
 
@@ -111,11 +111,22 @@ class MemoryQueue(Generic[Batch]):
         with self._lock:
             oldest = min((entry.accepted_us for entry in self._firsts()), default=None)
             held = len(self._claimed) + len(self._released)
-            return Figures(self._batches, self._bytes, held, oldest, self._batches, self._bytes)
+            return Figures(
+                batches=self._batches,
+                bytes=self._bytes,
+                claimed=held,
+                oldest_us=oldest,
+                memory_batches=self._batches,
+                unwritten_batches=self._batches,
+                memory_bytes=self._bytes,
+            )
+
+    def recount(self) -> Recount:
+        with self._lock:
+            return Recount(self._batches, len(self._line) + len(self._claimed) + len(self._released))
 
     @property
     def fill_ratio(self) -> float:
-        """How full it is, 0 to 1, by whichever limit is nearer."""
         return max(self._batches / self.limits.batches_max, self._bytes / self.limits.bytes_max)
 
     def is_empty(self) -> bool:

@@ -1,8 +1,8 @@
-"""JSON text to columns, with one judgement of what is bad for those who take the good and those who take the bad.
+"""JSON text to columns, with one judgement of what is bad for readers of the good ones and readers of the bad.
 
-Spark's from_json does the parsing, for flows and for the option `payloadAs=json` alike. Where good rows are told from
-bad ones it is evaluated in a generator, because as a plain column the optimiser would copy it into the filter behind
-it, and every payload would be parsed twice. Where all rows are kept it is a plain column, which is faster.
+Spark's from_json does the parsing, for flows and for the option `payloadAs=json` alike. Where good rows are separated
+from bad ones it is evaluated in a generator, because as a plain column the optimiser would copy it into the filter
+behind it, and every payload would be parsed twice. Where all rows are kept it is a plain column, which is faster.
 
 A record is bad if its text is not UTF-8, if from_json finds it malformed (a field of the wrong type is enough), if it
 is no object at all (`null`, an empty text), or if it has a null where the schema says NOT NULL. from_json itself takes
@@ -55,6 +55,25 @@ def unparsed(frame: DataFrame, column: str, schema: str) -> DataFrame:
     return bad.withColumn(CAUSE, _cause(column, wanted)).drop(PARSED)
 
 
+def with_cause(frame: DataFrame, column: str, schema: str) -> DataFrame:
+    """All rows as they came, with the document and the cause, which is null for good ones: for plans that keep it.
+
+    A cause that is there already stands.
+    """
+    wanted = struct_of(schema)
+    cause = f.when(_is_bad(wanted), _cause(column, wanted))
+    if CAUSE in frame.columns:
+        cause = f.coalesce(f.col(CAUSE), cause)
+    return _judged(frame, column, wanted).withColumn(CAUSE, cause)
+
+
+def without_cause(judged: DataFrame, column: str, schema: str) -> DataFrame:
+    """The good rows of `with_cause`: the columns of the schema in the place of the text."""
+    others = [name for name in judged.columns if name not in (column, PARSED, CAUSE)]
+    good = judged.where(f.col(CAUSE).isNull())
+    return good.select(*[f.col(f"`{name}`") for name in others], *_fields(struct_of(schema)))
+
+
 def json_columns(frame: DataFrame, schema: str | StructType, column: str = "payload") -> DataFrame:
     """All rows: the columns of the schema in the place of the text, and `_corrupt`, the text of a bad record.
 
@@ -82,7 +101,7 @@ def _judged(frame: DataFrame, column: str, schema: StructType) -> DataFrame:
 
 
 def _document(column: str, schema: StructType) -> Column:
-    # Options also keep the optimiser from leaving out fields that nobody asks for: both sides must judge all of them.
+    # Options also keep the optimiser from leaving out fields that no query reads: both sides must judge all of them.
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     target = StructType([*as_nullable(schema).fields]).add(_CORRUPT, StringType())
     return f.when(is_text(column), f.from_json(text_of(column), target, options))

@@ -21,8 +21,9 @@ from forebay.broker.bulk import (
     StagesOf,
     identity_of,
 )
-from forebay.clock import Clock
-from forebay.testing.memory_store.contents import SECOND_US, StoredQueue
+from forebay.broker.messages import Message
+from forebay.clock import SECOND_US, Clock
+from forebay.testing.memory_store.contents import StoredQueue
 from forebay.testing.memory_store.pushing import Pushing
 
 
@@ -84,13 +85,15 @@ class ArrowStages(Pushing):
         content: Content | None = None,
     ) -> Staged:
         found = self._queues.get(queue)
-        if found and found.info.options.encryption_enabled:
-            check_sealed(queue, batches)
+        check_sealed(found.info if found else None, batches)
         staged = Staged(stage_id, content or content_of(batches))
         self._stages[stage_id] = _Stage(queue, name, list(batches), staged, self._clock.now_us())
         return staged
 
     async def commit_stages(self, wanted: StagesOf, stage_ids: Sequence[str]) -> CommitOutcome:
+        return self._commit_stages(wanted, stage_ids)
+
+    def _commit_stages(self, wanted: StagesOf, stage_ids: Sequence[str]) -> CommitOutcome:
         key = wanted[:3]
         staged = {n: (s.queue, s.staged.content) for n, s in self._stages.items() if s.key == key}
         committed = {queue: one for (*of, queue), (one, _) in self._commits.items() if tuple(of) == key}
@@ -115,10 +118,13 @@ class ArrowStages(Pushing):
             self._commits[*key, queue] = one, self._clock.now_us()
             done.append(one)
         for queue in decision.new:
-            await self.abort_stages(wanted._replace(queue=queue))
+            self._abort_stages(wanted._replace(queue=queue), all_writes=False)
         return decision.outcome(done)
 
     async def abort_stages(self, wanted: StagesOf, *, all_writes: bool = False) -> int:
+        return self._abort_stages(wanted, all_writes=all_writes)
+
+    def _abort_stages(self, wanted: StagesOf, *, all_writes: bool) -> int:
         gone = [
             each
             for each, stage in self._stages.items()
@@ -146,6 +152,22 @@ class ArrowStages(Pushing):
 
 async def _read(queue: StoredQueue, first: int, last: int, wanted: RangeRequest) -> AsyncIterator[pa.RecordBatch]:
     chosen = [message for message in queue.messages() if first <= message.seq <= last]
-    batch = outgoing.narrowed(outgoing.of_messages(chosen), wanted)
+    batch = outgoing.narrowed(of_messages(chosen), wanted)
     for part in outgoing.limited(outgoing.put_together(cut([batch], outgoing.BATCH_BYTES)), wanted.bytes_max):
         yield part
+
+
+def of_messages(messages: Sequence[Message]) -> pa.RecordBatch:
+    """Messages that are objects already."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([message.seq for message in messages], pa.int64()),
+            pa.array([message.partition for message in messages], pa.string()),
+            pa.array([message.transaction_id for message in messages], pa.string()),
+            pa.array([message.trace_id or None for message in messages], pa.string()),
+            pa.array([message.headers.decode() or None for message in messages], pa.string()),
+            pa.array([message.created_us for message in messages], pa.int64()).cast(outgoing.WIRE_SCHEMA.field(5).type),
+            pa.array([message.payload for message in messages], pa.binary()),
+        ],
+        schema=outgoing.WIRE_SCHEMA,
+    )

@@ -13,12 +13,11 @@ from forebay.broker.delivery import DeadLetter, DeliveryState
 from forebay.broker.flow_rows import FlowRow
 from forebay.broker.messages import Message, PopRequest
 from forebay.broker.overview import DeadMessage, TraceEvent
+from forebay.broker.queue_rules import pop_order
 from forebay.broker.store import Waker
 from forebay.clock import Clock, SystemClock
 from forebay.errors import UnknownQueue
 from forebay.model.queue import Queue, namespace_and_task_of
-
-SECOND_US = 1_000_000
 
 
 @dataclass(slots=True)
@@ -34,7 +33,7 @@ class StoredPartition:
     states: dict[str, DeliveryState] = field(default_factory=dict)
 
     def remove(self, message: Message) -> None:
-        """The message is gone for everybody, also for whoever holds it."""
+        """The message is gone for every group, also for the consumer that holds it."""
         del self.messages[message.seq]
         del self.ids[message.transaction_id]
         for group, state in self.states.items():
@@ -110,7 +109,7 @@ class Contents:
         self._flags: dict[str, bool] = {}
         self._flows: dict[str, FlowRow] = {}
         self._wake: Waker = lambda queue, count: None
-        self.dropped: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
 
     def _made(self, name: str, namespace: str, task: str) -> StoredQueue:
         if name not in self._queues:
@@ -141,7 +140,7 @@ class Contents:
             for queue in self._queues.values()
             if request.namespace in ("", queue.info.namespace) and request.task in ("", queue.info.task)
         ]
-        return sorted(fitting, key=lambda queue: (-queue.info.options.priority, queue.info.name))
+        return sorted(fitting, key=lambda queue: pop_order(queue.info))
 
     def _leases(self, lease_id: str) -> Iterator[tuple[StoredQueue, StoredPartition, str]]:
         """What is held under the lease: queues, partitions and groups."""
@@ -156,7 +155,7 @@ class Contents:
         for letter in dead:
             message = msgspec.structs.replace(partition.messages[letter.seq], attempts=letter.attempts)
             if letter.is_dropped:
-                self.dropped[message.queue] += 1
+                self._dropped[letter.kind] += 1
                 continue
             self._letter_number += 1
             self._letters[self._letter_number] = DeadMessage(

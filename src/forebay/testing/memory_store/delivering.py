@@ -20,8 +20,9 @@ from forebay.broker.messages import (
     count_within,
     judged_together,
 )
+from forebay.broker.queue_rules import visible_count, visible_us, window_end_us
+from forebay.clock import SECOND_US
 from forebay.testing.memory_store.contents import (
-    SECOND_US,
     Contents,
     StoredGroup,
     StoredPartition,
@@ -37,6 +38,11 @@ class Delivering(Contents):
         claimed = 0
         before: list[tuple[StoredPartition, DeliveryState]] = []
         for queue, partition in self._places(request):
+            lost = self._lost_lease(queue, partition, request)
+            if lost and messages:
+                break
+            if lost and (whole := self._claim_whole(queue, lost, request, lease_id)).messages:
+                return whole
             left = request.after(len(messages), sum(len(m.payload) for m in messages))
             if claimed >= request.partitions or left.batch <= 0 or left.bytes_max <= 0:
                 break
@@ -50,6 +56,22 @@ class Delivering(Contents):
             messages += found
             claimed += bool(found)
         return Popped(lease_id if messages and not request.auto_ack else "", messages, claimed)
+
+    def _lost_lease(self, queue: StoredQueue, partition: StoredPartition, request: PopRequest) -> str:
+        if not request.whole_leases:
+            return ""
+        return delivery.lost_lease(queue.state(partition, request.group), queue.info.options, self._clock.now_us())
+
+    def _claim_whole(self, queue: StoredQueue, lost: str, request: PopRequest, lease_id: str) -> Popped:
+        partitions = [one for one in queue.partitions.values() if self._lost_lease(queue, one, request) == lost]
+        before = [queue.state(partition, request.group) for partition in partitions]
+        try:
+            found = [self._claim(queue, one, request, lease_id, is_whole=True) for one in partitions]
+        except Exception:
+            for partition, state in zip(partitions, before, strict=True):
+                partition.states[request.group] = state
+            raise
+        return Popped(lease_id, [message for own in found for message in own], sum(map(bool, found)))
 
     def _places(self, request: PopRequest) -> Iterator[tuple[StoredQueue, StoredPartition]]:
         """Partitions that the pop may take from: queues by priority, partitions by their oldest waiting message."""
@@ -83,8 +105,8 @@ class Delivering(Contents):
         due_us = delivery.due_us(state, options, now_us)
         if due_us is None:
             oldest = queue.waiting(partition, group)[0]
-            due_us = oldest.created_us + options.delayed_processing_seconds * SECOND_US
-        return max(due_us, partition.newest_us + options.window_buffer_seconds * SECOND_US)
+            due_us = visible_us(oldest.created_us, options)
+        return max(due_us, window_end_us(partition.newest_us, options, now_us))
 
     def _join(self, queue: StoredQueue, request: PopRequest) -> None:
         """A group's first pop on a queue decides where it starts; later ones cannot change that."""
@@ -103,10 +125,16 @@ class Delivering(Contents):
         )
 
     def _claim(
-        self, queue: StoredQueue, partition: StoredPartition, request: PopRequest, lease_id: str
+        self,
+        queue: StoredQueue,
+        partition: StoredPartition,
+        request: PopRequest,
+        lease_id: str,
+        *,
+        is_whole: bool = False,
     ) -> list[Message]:
         options, now_us = queue.info.options, self._clock.now_us()
-        if not delivery.is_due(partition.newest_us, options.window_buffer_seconds, now_us=now_us):
+        if window_end_us(partition.newest_us, options, now_us) and not is_whole:
             return []
         state = queue.state(partition, request.group)
         state = delivery.without_gone(state, partition.messages.__contains__)
@@ -115,12 +143,8 @@ class Delivering(Contents):
             state = delivery.without_gone(
                 state, lambda seq: not delivery.is_expired(now_us - created.get(seq, now_us), options)
             )
-        fresh = [
-            m
-            for m in partition.messages.values()
-            if m.seq > state.last_seen_seq()
-            and delivery.is_due(m.created_us, options.delayed_processing_seconds, now_us=now_us)
-        ]
+        fresh = [m for m in partition.messages.values() if m.seq > state.last_seen_seq()]
+        fresh = fresh[: visible_count((m.created_us for m in fresh), options, now_us)]
 
         def claim(batch: int) -> delivery.Claim | None:
             return delivery.claim(
@@ -133,13 +157,14 @@ class Delivering(Contents):
                 lease_id=lease_id,
                 auto_ack=request.auto_ack,
                 lease_seconds=request.lease_seconds,
+                is_whole=is_whole,
             )
 
-        taken = claim(request.batch)
+        taken = claim(len(state.pending) if is_whole else request.batch)
         if taken is None:
             return []
         fitting = count_within((len(partition.messages[p.seq].payload) for p in taken.taken), request.bytes_max)
-        taken = claim(fitting) or taken if fitting < len(taken.taken) else taken
+        taken = claim(fitting) or taken if fitting < len(taken.taken) and not is_whole else taken
         messages = [replace(partition.messages[seq], attempts=attempts) for seq, attempts in taken.delivered]
         if request.check is not None:
             request.check(messages)
@@ -160,7 +185,7 @@ class Delivering(Contents):
         return [outcomes[place] for place in range(len(acknowledgements))]
 
     def _judge(
-        self, partition_id: str, group: str, lease: delivery.Lease, answers: Sequence[delivery.Answer]
+        self, partition_id: str, group: str, lease: delivery.Lease, answers: Sequence[delivery.Verdict]
     ) -> list[Acknowledged]:
         found = self._partition_of(partition_id)
         if found is None or group not in found[0].groups:
@@ -207,9 +232,11 @@ class Delivering(Contents):
             until = max(until or 0, longer.lease_until_us)
         return until
 
-    async def release(self, lease_id: str) -> bool:
+    async def release(self, lease_id: str, *, as_whole: bool = False) -> bool:
         held = list(self._leases(lease_id))
         for queue, partition, group in held:
-            partition.states[group] = delivery.released(partition.states[group])
+            state, now_us = partition.states[group], self._clock.now_us()
+            after = delivery.given_back(state, now_us=now_us) if as_whole else delivery.released(state)
+            partition.states[group] = after
             self._wake(queue.info.name, 1)
         return bool(held)

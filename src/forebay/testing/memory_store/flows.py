@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from forebay.broker.flow_rows import FlowRow
-from forebay.testing.memory_store.contents import SECOND_US, Contents
+from forebay.clock import SECOND_US
+from forebay.testing.memory_store.contents import Contents
 
 
 class Flows(Contents):

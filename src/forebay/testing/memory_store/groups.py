@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from forebay.broker.delivery import DeliveryState
-from forebay.broker.overview import GroupLag, SeekTarget
-from forebay.testing.memory_store.contents import SECOND_US, Contents, StoredGroup, StoredQueue, seq_before
+from forebay.broker.overview import GroupLag, SeekPreview, SeekTarget
+from forebay.clock import SECOND_US
+from forebay.testing.memory_store.contents import Contents, StoredGroup, StoredQueue, seq_before
 
 
 class Groups(Contents):
@@ -33,6 +34,9 @@ class Groups(Contents):
             lag_seconds=(now_us - oldest_us) / SECOND_US,
             leased=sum(state.leased_count(now_us) for state in states),
             last_active_us=group.last_active_us,
+            dead_letters=sum(
+                letter.group == name and letter.message.queue == queue.info.name for letter in self._letters.values()
+            ),
         )
 
     async def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
@@ -45,16 +49,33 @@ class Groups(Contents):
             found.groups[group].start_seq = max(target.seq - 1, 0)
         chosen = [p for name, p in found.partitions.items() if partition in (None, name)]
         for place in chosen:
-            messages = list(place.messages.values())
-            cursor = found.next_seq - 1
-            if target.seq is not None:
-                cursor = target.seq - 1
-            elif target.time_us is not None:
-                cursor = seq_before(messages, target.time_us, found.next_seq)
-            passed = sum(message.seq <= cursor for message in messages)
+            cursor = _cursor_at(found, target)
+            passed = sum(seq <= cursor for seq in place.messages)
             place.states[group] = DeliveryState(cursor, finished=passed)
         self._wake(queue, len(chosen))
         return len(chosen)
+
+    async def preview_seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> SeekPreview:
+        found, now_us = self._existing(queue), self._clock.now_us()
+        chosen = [p for name, p in found.partitions.items() if partition in (None, name)]
+        cursor, is_new = _cursor_at(found, target), group not in found.groups
+        after = {seq for place in chosen for seq in place.messages if seq > cursor}
+        if is_new:
+            before = {seq for place in chosen for seq in place.messages}
+            leased = 0
+        else:
+            before = {message.seq for place in chosen for message in found.waiting(place, group)}
+            leased = sum(found.state(place, group).leased_count(now_us) for place in chosen)
+        return SeekPreview(
+            from_seq=cursor + 1,
+            is_new=is_new,
+            partitions=len(chosen),
+            waiting=len(before),
+            waiting_after=len(after),
+            skipped=len(before - after),
+            repeated=len(after - before),
+            leased=leased,
+        )
 
     async def delete_group(self, group: str, queue: str | None) -> int:
         known = 0
@@ -76,3 +97,11 @@ class Groups(Contents):
         for name, queue_name in idle:
             await self.delete_group(name, queue_name)
         return len(idle)
+
+
+def _cursor_at(queue: StoredQueue, target: SeekTarget) -> int:
+    if target.seq is not None:
+        return max(target.seq - 1, 0)
+    if target.time_us is not None:
+        return seq_before(queue.messages(), target.time_us, queue.next_seq)
+    return queue.next_seq - 1

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from forebay.broker.encryption import is_sealed
 from forebay.broker.messages import Message, Pushed, PushItem
-from forebay.errors import PayloadInClear, QueueFull
+from forebay.broker.queue_rules import refused_for_room, refused_in_clear
 from forebay.testing.memory_store.contents import Contents
 
 
@@ -21,13 +20,16 @@ class Pushing(Contents):
     def _check_room(self, items: Sequence[PushItem]) -> None:
         for item in items:
             queue = self._queues.get(item.queue)
-            if queue and queue.info.options.encryption_enabled and not is_sealed(item.payload):
-                raise PayloadInClear(item.queue)
+            if (
+                queue
+                and queue.info.options.encryption_enabled
+                and (refused := refused_in_clear(item.queue, [item.payload]))
+            ):
+                raise refused
         for name, count in self._fresh(items).items():
             queue = self._queues.get(name)
-            limit = queue.info.options.max_size if queue else 0
-            if queue and limit and queue.size() + count > limit:
-                raise QueueFull(name, queue.size(), limit)
+            if queue and (full := refused_for_room(name, queue.info.options.max_size, queue.size(), count)):
+                raise full
 
     def _fresh(self, items: Sequence[PushItem]) -> Counter[str]:
         """How many messages each queue would get: duplicates need no room."""

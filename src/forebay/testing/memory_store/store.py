@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from forebay.broker.messages import Acknowledgement, PushItem, TransactionOutcome
+from forebay.broker.overview import StoreFigures, StoreTimes
+from forebay.broker.queue_rules import cutoffs
 from forebay.broker.store import Waker
+from forebay.model.histogram import Histogram
 from forebay.model.queue import Queue, QueueOptions
-from forebay.testing.memory_store.arrow import ArrowStages
-from forebay.testing.memory_store.contents import SECOND_US, StoredPartition, StoredQueue
+from forebay.testing.memory_store.browsing import Browsing
+from forebay.testing.memory_store.contents import StoredPartition, StoredQueue
+from forebay.testing.memory_store.dead_letters import DeadLetters
 from forebay.testing.memory_store.delivering import Delivering
 from forebay.testing.memory_store.flows import Flows
 from forebay.testing.memory_store.groups import Groups
-from forebay.testing.memory_store.letters import Letters
-from forebay.testing.memory_store.looking import Looking
+from forebay.testing.memory_store.rooms import Rooms
 
 
-class MemoryStore(Delivering, Groups, Letters, Looking, ArrowStages, Flows):
+class MemoryStore(Delivering, Groups, DeadLetters, Browsing, Rooms, Flows):
     async def open(self, on_available: Waker) -> None:
         self._wake = on_available
 
@@ -40,7 +43,18 @@ class MemoryStore(Delivering, Groups, Letters, Looking, ArrowStages, Flows):
         ids = {partition.partition_id for partition in queue.partitions.values()}
         self._letters = {n: x for n, x in self._letters.items() if x.message.partition_id not in ids}
         self._traces = [trace for trace in self._traces if trace.partition_id not in ids]
+        self._commits = {key: found for key, found in self._commits.items() if key[-1] != name}
+        self.forget_parcel_holds(queue.number)
         return True
+
+    def times(self) -> StoreTimes:
+        return StoreTimes(Histogram())
+
+    def dropped(self) -> Mapping[str, int]:
+        return dict(self._dropped)
+
+    async def figures(self) -> StoreFigures:
+        return StoreFigures(await self.queues(), await self.groups(), self._clock.now_us())
 
     async def transact(
         self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
@@ -58,6 +72,14 @@ class MemoryStore(Delivering, Groups, Letters, Looking, ArrowStages, Flows):
         self._tell_freed(acknowledged)
         return TransactionOutcome(pushed, acknowledged)
 
+    async def queues_of(
+        self, *, partition_ids: Sequence[str] = (), lease_ids: Sequence[str] = (), stage_ids: Sequence[str] = ()
+    ) -> set[str]:
+        places = [found for one in partition_ids if (found := self._partition_of(one)) is not None]
+        queues = {queue.info.name for queue, _ in places}
+        queues |= {queue.info.name for one in lease_ids for queue, _, _ in self._leases(one)}
+        return queues | {self._stages[one].queue for one in stage_ids if one in self._stages}
+
     async def flag(self, name: str) -> bool:
         return self._flags.get(name, False)
 
@@ -72,15 +94,18 @@ class MemoryStore(Delivering, Groups, Letters, Looking, ArrowStages, Flows):
 
     def _retain(self, queue: StoredQueue) -> int:
         options, now_us = queue.info.options, self._clock.now_us()
+        limits = cutoffs(options, now_us)
+        held_seq = self.held_by_parcels(queue.number)
         removed = 0
         for partition in queue.partitions.values():
             for message in list(partition.messages.values()):
-                age_us = now_us - message.created_us
-                is_old = 0 < options.kept_seconds * SECOND_US < age_us
-                is_done = 0 < options.completed_kept_seconds * SECOND_US < age_us and self._is_done(
-                    queue, partition, message.seq
+                is_old = limits.any_us is not None and message.created_us < limits.any_us
+                is_done = (
+                    limits.finished_us is not None
+                    and message.created_us < limits.finished_us
+                    and self._is_done(queue, partition, message.seq)
                 )
-                if is_old or is_done:
+                if (is_old or is_done) and (held_seq is None or message.seq < held_seq):
                     partition.remove(message)
                     partition.removed_seq = max(partition.removed_seq, message.seq)
                     removed += 1

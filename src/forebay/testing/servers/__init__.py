@@ -1,7 +1,7 @@
 """Real servers for tests and benchmarks, started from packages alone: PostgreSQL, Valkey, Prometheus and a browser.
 
 A double says what we believe of PostgreSQL; only PostgreSQL says what it does when it is killed in a commit.
-So tests run against the real thing, and nobody has to install a service by hand to run them:
+So tests run against the real thing, and no service has to be installed by hand to run them:
 
     with PostgresServer() as server:
         psycopg.connect(server.url)
@@ -18,7 +18,7 @@ So tests run against the real thing, and nobody has to install a service by hand
 None of the three is an error (`ServerUnavailable`), never a reason to skip: a test that did not run proved
 nothing.
 
-**Who runs it.** The current user. PostgreSQL refuses root, so root starts it as `nobody`, with a data
+**Which user runs it.** The current user. PostgreSQL refuses root, so root starts it as `nobody`, with a data
 directory of nobody's own, and with a readable copy of the wheel when the virtual environment stands behind a
 private directory.
 
@@ -45,21 +45,22 @@ from forebay.testing.servers.binaries import (
 from forebay.testing.servers.chromium import find_chromium, open_browser
 from forebay.testing.servers.launcher import LocalServer
 from forebay.testing.servers.postgres import PostgresServer
-from forebay.testing.servers.prometheus import PrometheusServer, prometheus_binary
+from forebay.testing.servers.prometheus import PrometheusServer, prometheus_binary, promtool_binary
 from forebay.testing.servers.valkey import ValkeyServer
 
 __all__ = [
     "LocalServer",
+    "PostgresBinaries",
     "PostgresServer",
     "PrometheusServer",
+    "ServerUnavailable",
+    "ValkeyBinary",
     "ValkeyServer",
-    "open_browser",
     "find_chromium",
     "given_url",
-    "PostgresBinaries",
-    "ValkeyBinary",
+    "open_browser",
     "postgres_binaries",
     "prometheus_binary",
+    "promtool_binary",
     "valkey_binaries",
-    "ServerUnavailable",
 ]

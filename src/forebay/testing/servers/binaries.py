@@ -46,7 +46,7 @@ NOBODY = Account(uid=65534, gid=65534)
 
 
 def unprivileged_account() -> Account | None:
-    """Who runs a server that refuses root: `nobody` for root, None (stay as you are) for everyone else."""
+    """The user for a server that refuses root: `nobody` for root, None (stay as you are) for every other."""
     return NOBODY if os.geteuid() == 0 else None
 
 

@@ -27,7 +27,7 @@ _FLAGS = (
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
-    # A test's browser talks to the test and to nobody else.
+    # A test's browser talks to the test and to nothing else.
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",

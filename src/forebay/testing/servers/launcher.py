@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import IO, ClassVar, Self, cast
 
 from forebay.testing.servers.binaries import Account, ServerUnavailable
-from forebay.testing.servers.machine import descendants, free_port, make_directory
+from forebay.testing.servers.machine import descendants, free_port, is_running, make_directory
 
 _KEEPER = Path(__file__).with_name("keeper.py")
 _PROBE_SECONDS = 0.01
@@ -32,7 +32,7 @@ class LocalServer(ABC):
     """One server process with a directory and a port of its own. Use it as a context manager."""
 
     name: ClassVar[str]
-    # How each way of stopping is told to the process; the first is the default.
+    # The signal for each way of stopping; the first is the default.
     stop_signals: ClassVar[Mapping[str, signal.Signals]]
     # The quickest of them that leaves nothing behind in the kernel.
     close_mode: ClassVar[str]
@@ -109,9 +109,10 @@ class LocalServer(ABC):
     def pause(self) -> None:
         """Freeze all its processes: connections stay open and nothing answers, as on a hung machine."""
         self._running_keeper()
-        # The first process first, so that it starts no further one while the others are being stopped.
-        self._signal([self.pid], signal.SIGSTOP)
-        self._signal(descendants(self.pid), signal.SIGSTOP)
+        # The first process first, so that it starts no further one while the others are being stopped. A signal
+        # is delivered later than it is sent: a process on another core may run on for a moment, and answer.
+        self._freeze([self.pid])
+        self._freeze(descendants(self.pid))
 
     def resume(self) -> None:
         """Undo `pause`. Harmless when the server is not paused."""
@@ -203,8 +204,13 @@ class LocalServer(ABC):
             _reap(self._keeper)
         self._keeper = self._pid = None
 
+    def _freeze(self, pids: Sequence[int]) -> None:
+        self._signal(pids, signal.SIGSTOP)
+        while self.is_running and any(is_running(pid) for pid in pids):
+            time.sleep(_PROBE_SECONDS)
+
     def _signal(self, pids: Sequence[int], number: signal.Signals) -> None:
-        # Once the keeper is gone the server is too, and its id may belong to somebody else.
+        # Once the keeper is gone the server is too, and its id may belong to another process.
         for pid in pids if self.is_running else ():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)

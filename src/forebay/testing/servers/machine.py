@@ -1,4 +1,4 @@
-"""What a server needs of the machine: a port, a directory its user can enter, and who its processes are."""
+"""What a server needs of the machine: a port, a directory its user can enter, and a list of its processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PORTS = range(20_000, 32_000)
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
+    """A port of 127.0.0.1 that no process listens on now."""
     for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -40,15 +40,25 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def is_running(pid: int) -> bool:
+    """Whether the process can still do anything: it is neither stopped by a signal nor ended."""
+    with contextlib.suppress(OSError):
+        return _stat_fields(pid)[0] not in (b"T", b"t", b"Z", b"X")
+    return False
+
+
 def _processes() -> Iterator[tuple[int, int]]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             # A process may end while we read about it.
             with contextlib.suppress(OSError):
-                # The program's name stands in parentheses and may hold anything; the parent's id is second
-                # after it.
-                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-                yield int(entry.name), int(fields[1])
+                yield int(entry.name), int(_stat_fields(int(entry.name))[1])
+
+
+def _stat_fields(pid: int) -> list[bytes]:
+    """What the kernel says of a process, from its state and its parent's id on."""
+    # The program's name stands in parentheses in front of them, and may hold anything.
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
 
 
 def make_directory(prefix: str, account: Account | None) -> Path:

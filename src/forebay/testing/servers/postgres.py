@@ -23,7 +23,7 @@ from forebay.testing.servers.launcher import LocalServer
 
 _USER = "forebay"
 _INITDB_SECONDS_MAX = 120
-_CONNECT_SECONDS_MAX = 2
+_PROBE_SECONDS_MAX = 2
 _SETTINGS = {
     "fsync": "on",
     "synchronous_commit": "on",
@@ -77,7 +77,7 @@ class PostgresServer(LocalServer):
         super().start()
 
     def _make_cluster(self) -> None:
-        # Not synced: nobody needs the empty cluster to survive a power cut.
+        # Not synced: the empty cluster need not survive a power cut.
         command = [
             str(self.binaries.bin / "initdb"),
             *("-D", str(self._data), "-U", _USER, "-E", "UTF8", "--locale=C", "--auth=trust"),
@@ -93,13 +93,13 @@ class PostgresServer(LocalServer):
         return [str(self.binaries.bin / "postgres"), "-D", str(self._data), *options]
 
     def _answers(self) -> bool:
-        # Imported where it is used: whoever starts only Valkey does not need it.
+        # Imported where it is used: a test that starts only Valkey does not need it.
         import psycopg
 
         try:
-            with psycopg.connect(self.url, connect_timeout=_CONNECT_SECONDS_MAX) as connection:
+            with psycopg.connect(self.url, connect_timeout=_PROBE_SECONDS_MAX) as connection:
                 row = connection.execute("SHOW data_directory").fetchone()
         except psycopg.OperationalError:
             return False
-        # Somebody else's PostgreSQL on our port would answer too.
+        # Another PostgreSQL on our port would answer too.
         return row is not None and os.fspath(self._data) == row[0]

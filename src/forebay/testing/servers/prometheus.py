@@ -26,10 +26,19 @@ _CONFIG = "global: {}\n"
 
 def prometheus_binary() -> Path:
     """The program on PATH. Raises ServerUnavailable; there is no wheel to fall back on."""
-    found = shutil.which("prometheus")
+    return _program("prometheus")
+
+
+def promtool_binary() -> Path:
+    """The tool that comes with it, for rules and metrics."""
+    return _program("promtool")
+
+
+def _program(name: str) -> Path:
+    found = shutil.which(name)
     if found is None:
         remedy = "Install the Debian package `prometheus` (`make test` does)"
-        raise ServerUnavailable("no prometheus on PATH", remedy=remedy)
+        raise ServerUnavailable(f"no {name} on PATH", remedy=remedy)
     return Path(found)
 
 

@@ -20,8 +20,11 @@ from forebay.broker.overview import TraceEvent
 from forebay.broker.push_run import PushRun
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.broker.stores.embedded.engine import BROKEN_MAX
+from forebay.broker.stores.embedded.index import MessageIndex
+from forebay.broker.stores.embedded.pending_append import PendingAppend
 from forebay.broker.stores.embedded.pushing import Pusher
-from forebay.broker.stores.embedded.work_line import Work
+from forebay.broker.stores.embedded.queues import OpenQueue
+from forebay.broker.stores.embedded.store_thread import Work
 from forebay.errors import InvariantBroken, QueueFull, StoreUnavailable
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
@@ -39,6 +42,8 @@ class Watched:
 
     async def open(self) -> None:
         await self.store.open(self._wake)
+        # What is asked for together happens together, however long the disk takes to make queues.
+        self.store._engine.queues._turn.seconds = 1000.0
         line = self.store._line
         assert line is not None
         inner = line._cycle
@@ -183,7 +188,51 @@ async def test_cycle_in_which_too_much_breaks_is_given_up_as_a_whole(watched: Wa
     assert ids(await take(store)) == ["a", "b", "c"][: 2 + is_isolated]
 
 
-async def test_pushes_break_together_and_nothing_else_does(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("queue", ["orders", "new"])
+async def test_push_breaks_alone(watched: Watched, monkeypatch: pytest.MonkeyPatch, queue: str) -> None:
+    store = watched.store
+    await push(store, "a")
+    really_accept = Pusher._accept
+
+    def accept(pusher: Pusher, queue: OpenQueue, items: Sequence[PushItem], arrivals: PendingAppend) -> Any:
+        if any(item.transaction_id == "guilty" for item in items):
+            raise TypeError
+        return really_accept(pusher, queue, items, arrivals)
+
+    monkeypatch.setattr(Pusher, "_accept", accept)
+    minted = PushItem(queue, "Default", b"m", "m", is_minted=True)
+    first, guilty, second, third, other = await watched.together(
+        push(store, "b", queue=queue),
+        push(store, "guilty", queue=queue),
+        store.push([minted]),
+        push(store, "c", "b", queue=queue),
+        push(store, "d", queue="other"),
+    )
+    assert type(guilty) is TypeError
+    assert [one.status for one in (*first, *second, *third, *other)] == ["queued"] * 3 + ["duplicate", "queued"]
+    found = ["a"] if queue == "orders" else []
+    assert sorted(ids(await take(store, queue=queue))) == [*found, "b", "c", "m"]
+    assert ids(await take(store, queue="other")) == ["d"]
+    assert watched.woken == {queue: 3, "other": 1}
+
+
+async def test_pushes_that_break_when_they_are_in_the_log_break_together_and_are_there_once(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = watched.store
+    await push(store, "a")
+
+    def breaks(*_: object) -> None:
+        raise TypeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MessageIndex, "note", breaks)
+        found = await watched.together(push(store, "b"), push(store, "c"))
+    assert [type(one) for one in found] == [TypeError, TypeError]
+    assert ids(await take(store)) == ["a", "b", "c"]
+
+
+async def test_pushes_that_all_break_break_nothing_else(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     store = watched.store
     await push(store, "a")
 

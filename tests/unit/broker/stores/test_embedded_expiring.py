@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from fixtures.older_formats import back_to
 from fixtures.store_steps import configure, ids, push, taken_ids
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.commitlog import LogOptions
@@ -103,8 +104,8 @@ async def test_groups_of_an_older_store_are_not_taken_for_idle(tmp_path: Path) -
         database.execute(f"INSERT INTO queues SELECT {COLUMNS_OF_FORMAT_4} FROM newer")
         database.execute("DROP TABLE newer")
         database.execute("UPDATE groups SET last_active_us = 0")
-        database.execute("PRAGMA user_version = 4")
         database.commit()
+        database.executescript(back_to(4))
     store = await opened(tmp_path, clock)
     assert await store.expire_groups(60) == 0
     assert [found.pushed for found in await store.queues()] == [1]

@@ -31,10 +31,11 @@ def test_short_lease_is_what_a_claim_of_new_messages_makes(
 ) -> None:
     seqs = list(range(before.cursor_seq + 1 + gap, before.cursor_seq + 1 + gap + count))
     ids = [f"id {seq}" for seq in seqs]
-    short = lease_rows.leased(before, seqs, options, NOW_US, "mine")
+    fresh = Candidates(seqs, ids, [0] * count)
+    short = lease_rows.leased(before, fresh, options, NOW_US, "mine")
     claim = delivery.claim(
         before,
-        Candidates(seqs, ids, [0] * count),
+        fresh,
         options,
         group="g",
         now_us=NOW_US,
@@ -55,18 +56,20 @@ def test_short_lease_is_what_a_claim_of_new_messages_makes(
 
 
 @pytest.mark.parametrize(
-    ("state", "seqs", "options"),
+    ("state", "fresh", "options"),
     [
-        (DeliveryState(0), [], QueueOptions()),
-        (DeliveryState(0), [1, 3], QueueOptions()),
-        (DeliveryState(0), [1, 2], QueueOptions(max_wait_seconds=1)),
-        (DeliveryState(0, (Pending(1, "a", 1),)), [2, 3], QueueOptions()),
+        (DeliveryState(0), Candidates(), QueueOptions()),
+        (DeliveryState(0), Candidates([1, 3]), QueueOptions()),
+        (DeliveryState(0), Candidates([1, 2]), QueueOptions(max_wait_seconds=1)),
+        (DeliveryState(0), Candidates([1, 2]), QueueOptions(ttl_seconds=1)),
+        (DeliveryState(0), Candidates([1, 2], headers=[b"", b'{"forebay.group": "x"}']), QueueOptions()),
+        (DeliveryState(0, (Pending(1, "a", 1),)), Candidates([2, 3]), QueueOptions()),
     ],
 )
 def test_what_is_more_than_a_range_of_new_messages_is_kept_in_full(
-    state: DeliveryState, seqs: list[int], options: QueueOptions
+    state: DeliveryState, fresh: Candidates, options: QueueOptions
 ) -> None:
-    assert lease_rows.leased(state, seqs, options, NOW_US, "mine") is None
+    assert lease_rows.leased(state, fresh, options, NOW_US, "mine") is None
 
 
 def test_state_in_full_is_read_as_before() -> None:

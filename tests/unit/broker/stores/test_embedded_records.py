@@ -15,7 +15,7 @@ from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.commitlog import CommitLog
 from forebay.commitlog.block import Header, parse_header
 from forebay.commitlog.plain import PlainRecord
-from forebay.commitlog.state import Place
+from forebay.commitlog.state import RecordPosition
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, MessageBatch
 
 COUNT = 6
@@ -93,5 +93,5 @@ def test_records_that_were_used_up_are_forgotten_before_those_in_use(tmp_path: P
     log.close()
 
 
-def keyed(place: Place) -> tuple[int, int]:
+def keyed(place: RecordPosition) -> tuple[int, int]:
     return place.first_seq, place.position

@@ -15,7 +15,7 @@ from fixtures.store_steps import configure, finish, ids, item, push, take, taken
 from forebay.broker.messages import PopRequest
 from forebay.broker.overview import SeekTarget
 from forebay.broker.stores.embedded import EmbeddedStore, popping, purging
-from forebay.broker.stores.embedded.work_line import Work
+from forebay.broker.stores.embedded.store_thread import Work
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
@@ -75,7 +75,7 @@ LONG: dict[str, Callable[[EmbeddedStore], Awaitable[object]]] = {
     "first pop for new messages": lambda store: take(store, group="newcomer", subscription_mode="new"),
     "page of messages": lambda store: store.read("orders", 1, 100),
     "seek": lambda store: store.seek("one", "orders", None, SeekTarget(to_end=True)),
-    "group deletion": lambda store: store.delete_group("two", None),
+    "group deletion": lambda store: store.delete_group("one", None),  # which has a place in every partition now
     "push that may not fit": lambda store: push(store, "x", queue="limited"),
     "clearing": lambda store: store.clear_queue("orders"),
     "deletion": lambda store: store.delete_queue("orders"),
@@ -120,7 +120,7 @@ async def test_what_a_deleted_queue_left_is_removed_also_after_a_crash(
     await fill(store, 10)
     await store.transact([item("tagged"), item("other", queue="other")], [])
     await finish(store, await take(store))
-    number = await store._call(lambda: store._engine.overview.delete("orders"), synced=True)
+    number = await store._call(lambda: store._engine.deletion.delete("orders"), synced=True)
     assert number is not None
     assert await store.queue("orders") is None
     assert [status.queue.name for status in await store.queues()] == ["other"]
@@ -132,6 +132,56 @@ async def test_what_a_deleted_queue_left_is_removed_also_after_a_crash(
     assert await taken_ids(store, queue="other") == ["other"]
     await push(store, "again")
     assert await taken_ids(store) == ["again"]
+
+
+async def test_group_that_comes_back_while_it_is_forgotten_is_a_new_one(
+    store: EmbeddedStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And never one that has lost its place in some partitions and kept it in others."""
+    monkeypatch.setattr(purging, "PIECE_ROWS_MAX", 3)
+    await fill(store, 10)
+    await finish(store, await take(store, 10, partitions=10, group="g"), group="g")
+    clock.advance(101)
+    again: list[list[str]] = []
+    purge = store._engine.purger.purge_group
+
+    def purge_group(number: int) -> bool:
+        found = store._engine.popper.pop(PopRequest(queue="orders", group="g", batch=10, partitions=10, auto_ack=True))
+        again.append(ids(found))
+        return purge(number)
+
+    monkeypatch.setattr(store._engine.purger, "purge_group", purge_group)
+    assert await store.expire_groups(100) == 1
+    assert [len(found) for found in again] == [10, 0, 0, 0]
+    assert sorted(again[0]) == sorted(f"m{n}" for n in range(10))
+    [lag] = await store.groups()
+    assert (lag.lag_messages, lag.leased) == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["deleted", "forgotten"])
+async def test_what_a_group_left_is_removed_also_after_a_crash(
+    store: EmbeddedStore, clock: FakeClock, how: str
+) -> None:
+    await fill(store, 10)
+    for group in ("g", "other"):
+        await finish(store, await take(store, 10, partitions=10, group=group), group=group)
+    await push(store, "more", partition="p0")
+    held = await take(store, group="g")
+    assert ids(held) == ["more"]
+    engine = store._engine
+    if how == "deleted":
+        known, _ = await store._call(lambda: engine.groups.delete("g", None), synced=True)
+        assert known == 10
+    else:
+        number = engine.queues.by_name["orders"].queue_id
+        assert await store._call(lambda: engine.expiring.forget_group(number, "g", 1 << 60), synced=True) is not None
+    # Here the process might have died.
+    assert [lag.group for lag in await store.groups()] == ["other"]
+    assert await store.extend(held.lease_id, 10) is None
+    await store.apply_retention()
+    assert await store._call(lambda: engine.database.all("SELECT count(DISTINCT group_id) FROM states")) == [(1,)]
+    assert len(ids(await take(store, 20, partitions=10, group="g"))) == 11
+    assert ids(await take(store, 20, partitions=10, group="other")) == ["more"]
 
 
 @pytest.mark.parametrize(("mode", "is_synced"), [("new", True), ("all", False)])

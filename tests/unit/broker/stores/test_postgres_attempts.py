@@ -6,11 +6,11 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from forebay.broker.stores.postgres.attempts import ATTEMPTS_MAX, Attempts, CommitUnknown, Unanswered
+from forebay.broker.stores.postgres.attempts import ATTEMPTS_MAX, Attempts, CommitUnknown
 from forebay.errors import StoreUnavailable
 
 
-@pytest.mark.parametrize("error", [psycopg.OperationalError("gone"), OSError("refused"), TimeoutError(), Unanswered()])
+@pytest.mark.parametrize("error", [psycopg.OperationalError("gone"), OSError("refused"), TimeoutError()])
 def test_work_is_done_again_once_when_the_database_goes_away(error: Exception) -> None:
     attempts = Attempts()
     assert attempts.pause_after(error) == 0

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay.ingest.receivers.decoding import BodyRefused, decoded, decompressed
+from forebay.ingest.receivers.decoding import BodyRefused, Telemetry, decoded, decompressed
 from forebay.otlp.kinds import Kind
 from forebay.otlp.protobufs import WriteRequest
 from unit.export.test_splitting import metrics
@@ -158,7 +158,7 @@ def test_truncated_protobuf_is_refused_unless_a_whole_field_ends_there() -> None
 
 def test_items_are_counted_and_the_body_is_carried_as_it_came() -> None:
     body = metrics(2, 2, 2, 3).SerializeToString()
-    assert decoded(Kind.METRICS, body, is_json=False) == (Kind.METRICS, body, 24)
+    assert decoded(Kind.METRICS, body, is_json=False) == Telemetry(Kind.METRICS, body, 24)
     write = WriteRequest()
     write.timeseries.add().samples.add(value=1)
     assert decoded(Kind.REMOTE_WRITE, write.SerializeToString(), is_json=False).items == 1

@@ -1,7 +1,7 @@
 """Queueing systems as their own clients drive them, all behind one protocol (`system`).
 
 Each module is one system, used as its documentation says. Clients are imported where they are used: only the load
-process of a system needs them, and nobody needs them to run Forebay.
+process of a system needs them, and Forebay runs without them.
 """
 
 from __future__ import annotations

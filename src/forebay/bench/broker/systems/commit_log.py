@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from forebay.bench.batched_log import BatchedLog
 from forebay.bench.broker.systems.system import PushesOnly
 from forebay.commitlog import CommitLog
 from forebay.model.message import MessageBatch
@@ -18,6 +19,7 @@ class BareLog(PushesOnly):
     def __init__(self) -> None:
         self.place = ""
         self._log: CommitLog | None = None
+        self._appends: BatchedLog | None = None
 
     async def open(self, url: str, lanes: int) -> None:
         self._directory = Path(url)
@@ -26,12 +28,13 @@ class BareLog(PushesOnly):
         if self._log is not None:
             self._log.close()
             shutil.rmtree(self._directory / self.place)
-            self._log = None
+            self._log = self._appends = None
 
     async def empty_place(self) -> None:
         await self.close()
         self.place = uuid.uuid4().hex
         self._log = CommitLog.open(self._directory / self.place)
+        self._appends = BatchedLog(self._log)
 
     def prepared(self, texts: Sequence[str], lane: int) -> MessageBatch:
         count = len(texts)
@@ -41,5 +44,5 @@ class BareLog(PushesOnly):
         return MessageBatch(payloads, [now_us] * count, [str(lane).encode()] * count, ids)
 
     async def push(self, lane: int, messages: MessageBatch) -> None:
-        if self._log is not None:
-            await self._log.append_async(messages)
+        if self._appends is not None:
+            await self._appends.append(messages)

@@ -1,9 +1,11 @@
--- How far each group is behind: messages, partitions with some, the first seq of all that wait; and the numbers of the
--- partitions that are not in these sums, because only their state or their record says what is left.
+-- How far each group is behind: messages, partitions with some, the first seq of all that wait; and the partitions that
+-- are not in these sums, because only their state or their record says what is left. Of each of those its number, the
+-- seq up to which the group has finished, messages ever, those up to that seq, the first seq behind it, and 1 if the
+-- seq stands in the middle of a record, 2 if nothing but a look at the partition tells.
 WITH behind AS (
     SELECT g.id AS group_id, p.id AS partition_id, p.pushed,
-        max(coalesce(s.cursor_seq, g.start_seq), p.floor_seq) AS seq,
-        coalesce(s.has_pending, 0) OR EXISTS (SELECT 1 FROM deleted_messages d WHERE d.partition_id = p.id) AS is_odd
+        max(coalesce(s.cursor_seq, g.start_seq), p.floor_seq) AS seq, coalesce(s.has_pending, 0) AS has_pending,
+        EXISTS (SELECT 1 FROM deleted_messages d WHERE d.partition_id = p.id) AS has_deleted
     FROM partitions p NOT INDEXED -- by their numbers: of a range of them, no others are looked at
     CROSS JOIN groups g ON g.queue_id = p.queue_id
     LEFT JOIN states s ON s.group_id = g.id AND s.partition_id = p.id
@@ -12,7 +14,8 @@ WITH behind AS (
         AND (:queue_id IS NULL OR p.queue_id = :queue_id)
         AND p.last_seq > max(coalesce(s.cursor_seq, g.start_seq), p.floor_seq)
 ), placed AS (
-    SELECT behind.*, b.last_seq > behind.seq AND b.position >= 0 AS is_cut,
+    SELECT behind.*, coalesce(b.last_seq > behind.seq AND b.position >= 0, 0) AS is_cut,
+        coalesce(b.position < 0, 0) AS is_lost,
         coalesce(
             b.before + b.count,
             (SELECT f.before FROM blocks f WHERE f.partition_id = behind.partition_id ORDER BY f.first_seq LIMIT 1),
@@ -32,13 +35,20 @@ WITH behind AS (
         SELECT max(l.first_seq) FROM blocks l WHERE l.partition_id = behind.partition_id AND l.first_seq <= behind.seq
     )
 ), counted AS (
-    SELECT group_id, partition_id, pushed - upto - lost AS messages, next_seq, is_odd OR coalesce(is_cut, 0) AS is_special
+    SELECT group_id, partition_id, seq, pushed, upto, pushed - upto - lost AS messages, next_seq,
+        has_pending OR has_deleted OR is_cut AS is_special,
+        CASE WHEN has_deleted OR is_lost OR lost > 0 THEN 2 ELSE is_cut END AS look
     FROM placed
 )
 SELECT group_id,
     sum(CASE WHEN NOT is_special THEN messages END),
     sum(NOT is_special AND messages > 0),
     min(CASE WHEN NOT is_special AND messages > 0 THEN next_seq END),
-    group_concat(CASE WHEN is_special THEN partition_id END, ' ')
+    group_concat(
+        CASE WHEN is_special THEN
+            partition_id || ' ' || seq || ' ' || pushed || ' ' || upto || ' ' || coalesce(next_seq, 0) || ' ' || look
+        END,
+        ','
+    )
 FROM counted
 GROUP BY group_id

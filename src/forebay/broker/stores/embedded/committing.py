@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 from forebay.broker.arrow.commits import Committed, Decision, decide, request_of
 from forebay.broker.arrow.staged_rows import check_sealed
 from forebay.broker.bulk import CommitOutcome, Content, StagesOf
+from forebay.broker.queue_rules import refused_for_room
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import MessageIndex
+from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.staging import Stages
 from forebay.clock import Clock
 from forebay.commitlog.columns import ColumnBatch
-from forebay.errors import QueueFull
 from forebay.model.message import TRANSACTION_ID_IS_MINTED, SeqRange
 
 
@@ -64,8 +65,7 @@ class StageCommitter:
     def _committed(self, wanted: StagesOf) -> dict[str, Committed]:
         """What is committed of the write, by queue."""
         rows = self._database.all(
-            "SELECT queue, rows, size, checksum, request, messages, duplicates, first_seq FROM queue_commits "
-            'WHERE producer = ? AND epoch = ? AND "write" = ?',
+            query("commits_find"),
             (wanted.producer, wanted.epoch, wanted.write),
         )
         return {row[0]: Committed(row[0], None if row[1] is None else Content(*row[1:4]), *row[4:]) for row in rows}
@@ -103,15 +103,13 @@ class StageCommitter:
         """Remember what was committed, and forget the stages of it, also those that no commit named."""
         for queue, content, *rest in done:
             self._database.do(
-                'INSERT INTO queue_commits (producer, epoch, "write", queue, rows, size, checksum, request, messages, '
-                "duplicates, first_seq, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                query("commit_note"),
                 (wanted.producer, wanted.epoch, wanted.write, queue, *(content or ()), *rest, now_us),
             )
             self._stages.forget(wanted._replace(queue=queue))
 
     def _take(self, intake: _Intake, batch: pa.RecordBatch) -> None:
-        if intake.queue.info.options.encryption_enabled:
-            check_sealed(intake.queue.info.name, [batch])
+        check_sealed(intake.queue.info, [batch])
         is_minted = pc.not_equal(pc.bit_wise_and(batch.column("flags"), TRANSACTION_ID_IS_MINTED), 0)
         if not pc.all(is_minted).as_py():
             batch = self._without_duplicates(intake, batch, is_minted.to_pylist())
@@ -143,8 +141,10 @@ class StageCommitter:
 
     def _check_room(self, intake: _Intake) -> None:
         limit, new = intake.queue.info.options.max_size, intake.messages
-        if limit and new and (waiting := self._waiting(intake.queue)) + new > limit:
-            raise QueueFull(intake.queue.info.name, waiting, limit)
+        if not (limit and new):
+            return
+        if refused := refused_for_room(intake.queue.info.name, limit, self._waiting(intake.queue), new):
+            raise refused
 
     def _store(self, intake: _Intake, tag: bytes, now_us: int) -> SeqRange:
         first_seq = intake.queue.log.next_seq
@@ -179,7 +179,7 @@ class StageCommitter:
         }
 
 
-def told(outcome: CommitOutcome, decision: Decision) -> Counter[str]:
+def seqs_by_queue(outcome: CommitOutcome, decision: Decision) -> Counter[str]:
     """How many messages each queue got now."""
     return Counter(
         {queue: last - first + 1 for queue, (first, last) in outcome.queues.items() if queue in decision.new}

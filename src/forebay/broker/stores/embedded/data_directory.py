@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from forebay.broker.stores.embedded.queries import query
 from forebay.commitlog.layout import QUEUES
 
 DATABASE_FILE = "store.sqlite"
@@ -19,7 +20,7 @@ def is_data_directory(directory: Path) -> bool:
 def queue_logs(directory: Path) -> dict[str, Path]:
     """The directory of each queue's log, by the queue's name. Works beside a server that has the store open."""
     with closing(read_only(directory / DATABASE_FILE)) as database:
-        rows = database.execute("SELECT name, id FROM queues ORDER BY name").fetchall()
+        rows = database.execute(query("queue_names")).fetchall()
     return {name: directory / QUEUES / str(number) for name, number in rows}
 
 

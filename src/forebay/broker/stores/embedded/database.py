@@ -7,22 +7,32 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from forebay.broker.stores.embedded.queries import FOLDER, query
 from forebay.errors import Permanent
 from forebay.filesystem import FILE_MODE
 
-VERSION = 6
+VERSION = 9
 """2: messages can be deleted one by one, and a Forebay that knows 1 would deliver them. 3: leases are kept in short.
 
 4: records can be marked as lost, and a Forebay that knows 3 would look for them. 5: partitions can be removed, and a
 Forebay that knows 4 would read what their records hold. From 5 on it is written down while the store is open, and not
 only when it is closed, when groups last popped. 6: commits of stages are known by their queue too, and
-readers that are no groups hold back retention.
+readers that are no groups hold back retention. 7: dispatch's tables, and parcels hold back retention. 8: keys,
+sessions and admin actions; a Forebay that knows 7 would serve without asking for keys. 9: parcels know the identity of
+their queue; a Forebay that knows 8 could not read them. From 7 on, each format is a numbered file in
+`broker/sql/embedded`.
 """
+_LAST_UNNUMBERED = 6
 _CACHE_KIB = 65_536
+
+
+def numbered_format(number: int) -> str:
+    """The script that makes a database of one format one of the next, as a whole."""
+    [file] = [file for file in FOLDER.iterdir() if file.name.startswith(f"{number:04}_")]
+    return f"BEGIN IMMEDIATE;\n{file.read_text()}\nPRAGMA user_version={number};\nCOMMIT;"
 
 
 class CommitFailed(Exception):
@@ -50,7 +60,7 @@ class Database:
 
     def _set_up(self, path: Path) -> None:
         run = self._connection.execute
-        self._refuse_newer(path)
+        found = self._refuse_newer(path)
         run("PRAGMA journal_mode=WAL")
         # A commit is handed to the kernel and not synced: it survives the process. Commits that must survive the
         # power as well are made inside `synced`.
@@ -59,33 +69,32 @@ class Database:
         run("PRAGMA temp_store=MEMORY")
         run("PRAGMA wal_autocheckpoint=4000")
         self._migrate()
+        for number in range(max(found, _LAST_UNNUMBERED) + 1, VERSION + 1):
+            self._connection.executescript(numbered_format(number))
 
-    def _refuse_newer(self, path: Path) -> None:
-        """Before anything is changed in it."""
+    def _refuse_newer(self, path: Path) -> int:
+        """Before anything is changed in it. Returns its format; 0 for a new one."""
         (found,) = self._connection.execute("PRAGMA user_version").fetchone()
         if found > VERSION:
             raise Permanent(
                 f"{path}: written by a newer Forebay (format {found}, this one knows {VERSION})",
                 remedy="Open it with the Forebay that wrote it",
             )
+        return int(found)
 
     def _migrate(self) -> None:
-        schema = files("forebay.broker.sql").joinpath("embedded.sql").read_text()
+        schema = query("tables")
         self._connection.executescript(schema)
         self._add_column("states", "has_pending", 1)
         if self._add_column("queues", "gone_pushed", 0):
             # What an older Forebay wrote down of it may be from when a group was made: none may be taken for idle.
             now_us = time.time_ns() // 1_000
-            self._connection.execute("UPDATE groups SET last_active_us = max(last_active_us, ?)", (now_us,))
+            self._connection.execute(query("groups_touch_all"), (now_us,))
         if self._add_column("queues", "gone_seq", 0):
-            self._connection.execute(
-                "UPDATE queues SET gone_seq = "
-                "coalesce((SELECT max(floor_seq) FROM removed_partitions r WHERE r.queue_id = queues.id), 0)"
-            )
+            self._connection.execute(query("gone_seqs_take_over"))
         self._add_column("stages", "checksum", 0)
         self._add_column("stages", '"write"', "''", kind="TEXT")
         self._take_over_commits()
-        self._connection.execute(f"PRAGMA user_version={VERSION}")
 
     def _add_column(self, table: str, column: str, default: int | str, kind: str = "INTEGER") -> bool:
         """Add it to a table that an older Forebay has made; returns whether it did."""
@@ -96,12 +105,12 @@ class Database:
 
     def _take_over_commits(self) -> None:
         """Those of a Forebay of format 5, in one transaction: killed before its end, it is done again."""
-        known = "SELECT 1 FROM sqlite_schema WHERE name = 'stage_commits'"
+        known = query("commits_of_format_5_find")
         if self._connection.execute(known).fetchone():
-            taking = files("forebay.broker.sql").joinpath("embedded", "commits_of_format_5.sql").read_text()
+            taking = query("commits_of_format_5")
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute(taking)
-            self._connection.execute("DROP TABLE stage_commits")
+            self._connection.execute(query("commits_of_format_5_drop"))
             self._connection.execute("COMMIT")
 
     def execute(self, statement: str, values: Any) -> sqlite3.Cursor:

@@ -15,62 +15,66 @@ from msgspec.structs import replace
 
 from forebay.broker.push_run import QUEUED
 from forebay.broker.store import Waker
-from forebay.broker.stores.embedded.answering import Answering
+from forebay.broker.stores.embedded.acknowledging import Acknowledging
+from forebay.broker.stores.embedded.belonging import Belonging
+from forebay.broker.stores.embedded.browsing import Browsing
 from forebay.broker.stores.embedded.committing import StageCommitter
 from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
 from forebay.broker.stores.embedded.database import CommitFailed, Database
+from forebay.broker.stores.embedded.dead_letters import DeadLetters
+from forebay.broker.stores.embedded.deletion import Deletion
 from forebay.broker.stores.embedded.expiring import Expiring
 from forebay.broker.stores.embedded.figures import CountedQueue
 from forebay.broker.stores.embedded.flows import Flows
+from forebay.broker.stores.embedded.groups import Groups
 from forebay.broker.stores.embedded.index import MessageIndex
-from forebay.broker.stores.embedded.letters import DeadLetters
 from forebay.broker.stores.embedded.losses import Losses
-from forebay.broker.stores.embedded.overview import Overview
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.purging import Purger
-from forebay.broker.stores.embedded.pushing import PushBroken, Pusher, Request
+from forebay.broker.stores.embedded.pushing import PendingPush, PushBroken, Pusher
 from forebay.broker.stores.embedded.queues import Queues
 from forebay.broker.stores.embedded.reading import ReadableQueue
 from forebay.broker.stores.embedded.reconciling import Reconciler
 from forebay.broker.stores.embedded.records import RecordCache
 from forebay.broker.stores.embedded.retention import Retention
 from forebay.broker.stores.embedded.staging import Stages
+from forebay.broker.stores.embedded.store_thread import Work
 from forebay.broker.stores.embedded.traces import Traces
 from forebay.broker.stores.embedded.transactions import Transactions
-from forebay.broker.stores.embedded.work_line import Work
 from forebay.clock import Clock
 from forebay.commitlog import LogOptions
 from forebay.commitlog.access import not_accessible, take_lock_of
 from forebay.commitlog.layout import QUEUES
 from forebay.errors import DamagedRange, ForebayError, InvariantBroken, StoreUnavailable
-from forebay.filesystem import FOLDER_MODE, Filesystem, Lock
+from forebay.filesystem import Filesystem, Lock, make_directories
 
 logger = logging.getLogger(__name__)
 
 BROKEN_MAX = 4
-"""How many calls of a cycle may break before all of it is given up: then it is not they who are broken."""
+"""How many calls of a cycle may break before all of it is given up: then it is not the calls that are broken."""
 
 
 class _Broken(Exception):
-    """This work has raised what nobody expects: a bug, or trouble with the disk."""
+    """This work has raised what is not expected: a bug, or trouble with the disk."""
 
-    def __init__(self, work: Sequence[Work], cause: Exception) -> None:
+    def __init__(self, work: Sequence[Work], cause: Exception, *, is_nothing_stored: bool = False) -> None:
         super().__init__(cause)
         self.work = work
         self.cause = cause
+        self.is_nothing_stored = is_nothing_stored
 
 
 class Engine:
-    """For one thread at a time: who opens it, and then the store's own."""
+    """For one thread at a time: the one that opens it, and then the store's own."""
 
     def __init__(
         self, directory: Path, options: LogOptions, clock: Clock, filesystem: Filesystem, on_available: Waker
     ) -> None:
         """Take the directory, make or open what is in it, and catch up with what a crash left behind."""
         try:
-            directory.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+            make_directories(filesystem, directory)
             self._lock: Lock = take_lock_of(filesystem, directory)
-            (directory / QUEUES).mkdir(FOLDER_MODE, exist_ok=True)
+            make_directories(filesystem, directory / QUEUES)
             self.database = Database(directory / DATABASE_FILE)
         except OSError as error:
             raise not_accessible(directory, error) from error
@@ -83,21 +87,23 @@ class Engine:
         self._index = MessageIndex(self.database, self.queues, self._cache, self.losses)
         self.letters = DeadLetters(self.database, self.queues, clock)
         self.popper = Popper(self.database, self.queues, self._index, self.letters, clock)
-        self.answering = Answering(self.database, self.queues, self.popper, clock)
-        shared = (self.database, self.queues, self._index, self.popper, clock)
-        self.overview = Overview(*shared)
-        self.retention = Retention(self.database, self.queues, self._index, self.popper, self.answering.freed)
+        self.acknowledging = Acknowledging(self.database, self.queues, self.popper, clock)
+        self.browsing = Browsing(self.database, self.queues, self._index, self.popper.states)
+        self.deletion = Deletion(self.database, self.queues, self.browsing)
+        self.groups = Groups(self.database, self.queues, self.popper)
+        self.retention = Retention(self.database, self.queues, self._index, self.popper, self.acknowledging.freed)
         self.expiring = Expiring(self.database, self.queues)
         self._pusher = Pusher(self.queues, self._index, clock, self.database)
         self.purger = Purger(self.database, self._index.tags)
         self.traces = Traces(self.database, self.queues, clock)
         self.flows = Flows(self.database, clock)
-        self.stages = Stages(directory, self.database, clock)
+        self.belonging = Belonging(self.database, self.queues)
+        self.stages = Stages(directory, self.database, clock, filesystem)
         committer = StageCommitter(
             self.database, self.queues, self._index, self.stages, clock, partial(self._pusher.waiting, is_urgent=True)
         )
         self.transactions = Transactions(
-            self.database, self.queues, self._pusher, self.answering, self.letters, self.stages, committer
+            self.database, self.queues, self._pusher, self.acknowledging, self.letters, self.stages, committer
         )
         self.stages.sweep()
         self.queues.load()
@@ -116,8 +122,8 @@ class Engine:
     def cycle(self, work: Sequence[Work]) -> None:
         """Do all of it in one transaction; what came of it stands in it when that is committed.
 
-        What breaks it is told so, and the rest is done again without it. The pushes to one queue are stored together,
-        so they break together.
+        What breaks it gets its error, and the rest is done again without it. Pushes to one queue are stored together.
+        When they break before anything of them is in the log, each is done again alone, to find the one that breaks.
         """
         chances, is_again = BROKEN_MAX, False
         while work:
@@ -125,37 +131,42 @@ class Engine:
                 self._do_all(work, is_again=is_again)
             except BaseException as error:
                 logger.exception("a cycle of the store failed", extra={"action": "store_cycle_failed"})
+                is_again = True
+                if isinstance(error, _Broken) and chances and self._is_divided(error):
+                    self._forget_cycle()
+                    continue
                 broken = error.work if isinstance(error, _Broken) and chances else work
                 self._refuse(broken, error)
                 work = [item for item in work if item not in broken]
-                chances, is_again = chances - 1, True
+                chances -= 1
             else:
                 self._follow_up()
                 break
 
     def _do_all(self, work: Sequence[Work], *, is_again: bool) -> None:
         self.queues.keep_made()
-        self.answering.freed.clear()
+        self.acknowledging.freed.clear()
         stored = self.transactions.stored = Counter()
         if self._is_memory_doubtful:
-            self._believe_the_database()
+            self._reload_from_database()
         with self.database.transaction(synced=any(item.synced or self._makes_queue(item.call) for item in work)):
             if self._is_index_behind:
                 self._index.catch_up()
                 self._is_index_behind = False
-            pushes = [item.call for item in work if isinstance(item.call, Request)]
+            pushes = [item.call for item in work if isinstance(item.call, PendingPush)]
             if pushes:
                 try:
                     stored += self._push_again(pushes) if is_again else self._pusher.push(pushes)
                 except PushBroken as broken:
-                    raise _Broken([item for item in work if item.call in broken.requests], broken.cause) from broken
+                    same = [item for item in work if item.call in broken.requests]
+                    raise _Broken(same, broken.cause, is_nothing_stored=broken.is_nothing_stored) from broken
             if len(pushes) < len(work) or self._index.is_tail_long:
                 self._index.settle()
             for item in work:
                 self._do(item)
 
     def _do(self, item: Work) -> None:
-        if isinstance(item.call, Request):
+        if isinstance(item.call, PendingPush):
             item.result, item.error = item.call.answers, item.call.error
             return
         item.error = None
@@ -169,7 +180,7 @@ class Engine:
                 raise _Broken([item], error) from error
             item.error = error
 
-    def _push_again(self, requests: Sequence[Request]) -> Counter[str]:
+    def _push_again(self, requests: Sequence[PendingPush]) -> Counter[str]:
         """After a rollback: what was stored is in its log, unless that has gone with a queue that was new."""
         stored: Counter[str] = Counter()
         accepted = [request for request in requests if request.error is None]
@@ -179,12 +190,12 @@ class Engine:
             if queue is not None and request not in unstored:
                 # Partitions that were new were made again, maybe in another order.
                 wire_ids = [queue.wire_id(queue.partitions[item.partition]) for item in request.items]
-                told = zip(request.answers, wire_ids, strict=True)
-                request.answers = [replace(answer, partition_id=wire_id) for answer, wire_id in told]
+                answered = zip(request.answers, wire_ids, strict=True)
+                request.answers = [replace(answer, partition_id=wire_id) for answer, wire_id in answered]
                 stored[request.queue] += sum(answer.status == QUEUED for answer in request.answers)
         return stored + self._pusher.push(unstored)
 
-    def _is_in_log(self, request: Request) -> bool:
+    def _is_in_log(self, request: PendingPush) -> bool:
         return request.is_stored and request.queue in self.queues.by_name
 
     def _refuse(self, work: Sequence[Work], error: BaseException) -> None:
@@ -192,11 +203,23 @@ class Engine:
         is_unknown = isinstance(error, CommitFailed)
         cause = error.cause if isinstance(error, _Broken) else error
         for item in work:
-            item.error = _as_refusal(cause, is_outcome_unknown=is_unknown or isinstance(item.call, Request))
+            item.error = _as_refusal(cause, is_outcome_unknown=is_unknown or isinstance(item.call, PendingPush))
+        self._forget_cycle()
+
+    def _is_divided(self, error: _Broken) -> bool:
+        """Let each of several pushes be done alone, where nothing of them is stored."""
+        pushes = [item.call for item in error.work if isinstance(item.call, PendingPush)]
+        if len(pushes) < 2 or not error.is_nothing_stored:
+            return False
+        for push in pushes:
+            push.is_alone, push.answers, push.error = True, (), None
+        return True
+
+    def _forget_cycle(self) -> None:
         self._is_memory_doubtful = True
         # At once if the database lets us: others look at the queues meanwhile. Else the next cycle begins with it.
         with contextlib.suppress(Exception):
-            self._believe_the_database()
+            self._reload_from_database()
 
     def _follow_up(self) -> None:
         """It is committed: do what had to wait for that. Whatever fails here, the cycle has happened."""
@@ -215,16 +238,16 @@ class Engine:
         for queue, count in self.transactions.stored.items():
             if count:
                 self._wake(queue, count)
-        for queue in self.answering.freed:
+        for queue in self.acknowledging.freed:
             self._wake(queue, 1)
 
-    def _makes_queue(self, call: Callable[[], Any] | Request) -> bool:
+    def _makes_queue(self, call: Callable[[], Any] | PendingPush) -> bool:
         """A queue that a push makes must survive what the push survives."""
-        return isinstance(call, Request) and call.queue not in self.queues.by_name
+        return isinstance(call, PendingPush) and call.queue not in self.queues.by_name
 
-    def _believe_the_database(self) -> None:
+    def _reload_from_database(self) -> None:
         """After a cycle that was rolled back: memory may say what is not so."""
-        # What was appended stays in the logs, so it is part of the queues, although nobody was told so.
+        # What was appended stays in the logs, so it is part of the queues, although no client was answered so.
         self._is_index_behind = True
         self._index.forget_noted()
         self.retention.forget_truncations()
@@ -256,21 +279,21 @@ class Engine:
                 self.losses.note(queue, found)
 
     def seek(self, group: str, queue: str, partition: str | None, seq: int, after: int) -> tuple[int, int | None]:
-        moved = self.overview.seek(group, self.queues.existing(queue), partition, seq, after)
-        self.answering.freed.add(queue)
+        moved = self.groups.seek(group, self.queues.existing(queue), partition, seq, after)
+        self.acknowledging.freed.add(queue)
         return moved
 
     def delete_message(self, partition_id: str, transaction_id: str) -> bool:
-        found = self.overview.delete_message(partition_id, transaction_id)
+        found = self.deletion.delete_message(partition_id, transaction_id)
         if found is not None:
-            self.answering.forget_deleted(*found)
+            self.acknowledging.forget_deleted(*found)
         return found is not None
 
     def bury_message(self, partition_id: str, transaction_id: str, reason: str) -> int | None:
-        message = self.overview.message(partition_id, transaction_id)
+        message = self.browsing.message(partition_id, transaction_id)
         if message is None:
             return None
-        letters = self.answering.bury_for_all(message, reason)
+        letters = self.acknowledging.bury_for_all(message, reason)
         if letters:
             self.delete_message(partition_id, transaction_id)
         return letters

@@ -6,19 +6,20 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from math import inf
 
-from forebay.broker import delivery
 from forebay.broker.message_columns import MessageColumns, Run
 from forebay.broker.messages import Message
+from forebay.broker.queue_rules import visible_count, visible_us
 from forebay.broker.stores.embedded.index import MessageIndex, Partition
 from forebay.broker.stores.embedded.queues import OpenQueue
 from forebay.broker.stores.embedded.records import StoredRecord
 from forebay.clock import Clock
 from forebay.commitlog import CommitLog
+from forebay.model.queue import QueueOptions
 
-_SECOND_US = 1_000_000
 _BLOCKS_AT_FIRST = 4
 """Enough where messages were pushed in batches that are about as large as those in which they are popped."""
-_BLOCKS_AT_ONCE = 64
+BLOCKS_AT_ONCE = 64
+_OF_ANY_AGE = QueueOptions()
 
 
 class RecordLost(Exception):
@@ -39,13 +40,13 @@ class Fetcher:
         *,
         batch: int,
         bytes_max: float = inf,
-        delay: int = 0,
+        options: QueueOptions = _OF_ANY_AGE,
     ) -> tuple[MessageColumns, int]:
         """Messages behind `after_seq` as they are delivered for the first time, at most `batch`, without the gone.
 
         The one that reaches `bytes_max` is the last.
 
-        With them, when the first one is due that is younger than `delay` seconds; those behind it wait for it.
+        With them, when the first one is due that is too young by the options; those behind it wait for it.
         """
         now_us, left = self._clock.now_us(), bytes_max
         wire_id = queue.wire_id(partition.partition_id)
@@ -64,18 +65,20 @@ class Fetcher:
                 if gone:
                     places = [place for place in places if record.first_seq + place not in gone]
                 places = record.first_within(places[: batch - len(found)], left)
-                old = _count_old(record, places, delay, now_us) if delay else len(places)
+                old = len(places)
+                if options.delayed_processing_seconds:
+                    old = visible_count((record.created_us[place] for place in places), options, now_us)
                 run = Run(queue.info.name, partition.name, wire_id, old)
                 left -= record.add_to(found, run, places[:old], attempts=1)
                 record.left -= old
                 if record.left <= 0:
                     self._index.used_up(queue, record)
                 if old < len(places):
-                    return found, record.created_us[places[old]] + delay * _SECOND_US
+                    return found, visible_us(record.created_us[places[old]], options)
                 if len(found) >= batch or left <= 0:
                     return found, 0
                 seq = max(seq, block.last_seq)
-            limit = _BLOCKS_AT_ONCE
+            limit = BLOCKS_AT_ONCE
         return found, 0
 
     def by_seq(self, queue: OpenQueue, partition: Partition, seqs: Sequence[int]) -> dict[int, Message]:
@@ -107,11 +110,3 @@ def seq_before(log: CommitLog, time_us: int, from_seq: int = 1, to_seq: int | No
             place = next(place for place, created_us in enumerate(created) if created_us >= time_us)
             return record.header.first_seq + place - 1
     return log.next_seq - 1 if to_seq is None else to_seq
-
-
-def _count_old(record: StoredRecord, places: Sequence[int], delay: int, now_us: int) -> int:
-    """How many from the front on are old enough."""
-    for count, place in enumerate(places):
-        if not delivery.is_due(record.created_us[place], delay, now_us=now_us):
-            return count
-    return len(places)

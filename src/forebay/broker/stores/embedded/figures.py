@@ -1,29 +1,29 @@
 """Queues and groups in numbers, counted beside the store's thread.
 
-The thread is asked once, for what it keeps in memory, and has settled the index by then. Everything else is counted by
-SQLite in another thread, on a connection that can only read and without the interpreter's lock: with many partitions
-and groups that takes a while, and no other request waits for it. Only partitions of which a group has messages under
-way, or that lost single messages, are looked at one by one (`partition_lag`).
+The store's thread is called once, for what it keeps in memory, and has settled the index by then. Everything else is
+counted by SQLite in another thread, on a connection that can only read and without the interpreter's lock: with many
+partitions and groups that takes a while, and no other request waits for it. Only partitions of which a group has
+messages under way, or that lost single messages, are looked at one by one (`special_lags`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from forebay.broker.overview import GroupLag, QueueStatus
+from forebay.broker.overview import GroupLag, QueueStatus, StoreFigures
 from forebay.broker.stores.embedded.data_directory import read_only
 from forebay.broker.stores.embedded.partition_lag import Lag, PartitionLag
 from forebay.broker.stores.embedded.popping import PARTITIONS_BEHIND, ListToMake
+from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
 from forebay.broker.stores.embedded.records import StoredRecord
+from forebay.broker.stores.embedded.special_lags import KnownPlaces, SpecialLags, special_partitions
+from forebay.clock import SECOND_US
 from forebay.errors import ForebayError
 from forebay.model.queue import Queue
-
-_SECOND_US = 1_000_000
 
 
 class CountedQueue(NamedTuple):
@@ -47,9 +47,14 @@ class _Group(NamedTuple):
 class Figures:
     """For one answer and one thread: a snapshot of the database."""
 
-    def __init__(self, database: Path, queues: Sequence[CountedQueue], now_us: int) -> None:
+    def __init__(
+        self, database: Path, queues: Sequence[CountedQueue], now_us: int, known: KnownPlaces | None = None
+    ) -> None:
         self._queues = {queue.place.queue_id: queue for queue in queues}
         self._now_us = now_us
+        self._known = known or KnownPlaces()
+        self.used = KnownPlaces()
+        """What the next count may know."""
         self._database = read_only(database)
         self._database.execute("BEGIN")
 
@@ -66,7 +71,11 @@ class Figures:
         """The rows of a named query; of one queue where one alone is requested."""
         only = next(iter(self._queues)) if len(self._queues) == 1 else None
         values = {"queue_id": only, "after_partition": None, "last_partition": None}
-        return self._database.execute(_query(name), values).fetchall()
+        return self._database.execute(query(name), values).fetchall()
+
+    def all(self) -> StoreFigures:
+        """Queues and groups, of the same moment."""
+        return StoreFigures(self.queues(), self.groups(), self._now_us)
 
     # --- queues ---
 
@@ -83,7 +92,7 @@ class Figures:
         next_seq = queue.place.next_seq
         first_seq = next_seq
         if pushed > removed:
-            first_seq = RangeReader(self._database, queue.place).bounds(None).first_seq
+            first_seq = RangeReader(self._database, queue.place).first_seq()
         has_messages = first_seq < next_seq
         return QueueStatus(
             queue=queue.info,
@@ -94,7 +103,7 @@ class Figures:
             pushed=pushed,
             size_bytes=size,
             dead_letters=dead,
-            oldest_us=_created_us(queue, first_seq) if has_messages else 0,
+            oldest_us=self._created_us(queue, first_seq) if has_messages else 0,
             newest_us=newest_us if has_messages else 0,
             lost=lost,
         )
@@ -104,20 +113,25 @@ class Figures:
     def groups(self) -> list[GroupLag]:
         lags = {row[0]: row[1:] for row in self._all("figures_lags")}
         partitions = {row[0]: row[1] for row in self._all("figures_queues")}
+        dead = {row[:2]: row[2] for row in self._all("figures_group_dead_letters")}
+        under_way = {row[:2]: row[2] for row in self._all("figures_under_way")}
         single = PartitionLag(self._database.execute, now_us=self._now_us)
+        special_lags = SpecialLags(single, self._known, self.used, self._now_us)
         found: list[GroupLag] = []
         for queue_id, *columns in self._all("figures_groups"):
             queue, group = self._queues.get(queue_id), _Group(*columns)
             if queue is not None:
                 left, behind, oldest_seq, special = lags.get(group.group_id, (0, 0, None, None))
                 lag = Lag(left or 0, behind, oldest_seq)
-                for number in map(int, (special or "").split()):
-                    lag = lag.joined(single.of(queue.place.log, group.group_id, number))
-                found.append(self._group_lag(queue, group, lag, partitions.get(queue_id, 0)))
+                for place in special_partitions(special):
+                    state = under_way.get((group.group_id, place.number))
+                    lag = lag.joined(special_lags.of(queue.place.log, group.group_id, place, state))
+                letters = dead.get((queue_id, group.name), 0)
+                found.append(self._group_lag(queue, group, lag, partitions.get(queue_id, 0), letters))
         return sorted(found, key=lambda lag: (lag.queue, lag.group))
 
-    def _group_lag(self, queue: CountedQueue, group: _Group, lag: Lag, partitions: int) -> GroupLag:
-        oldest_us = _created_us(queue, lag.oldest_seq) if lag.oldest_seq is not None else 0
+    def _group_lag(self, queue: CountedQueue, group: _Group, lag: Lag, partitions: int, dead: int) -> GroupLag:
+        oldest_us = self._created_us(queue, lag.oldest_seq) if lag.oldest_seq is not None else 0
         return GroupLag(
             group=group.name,
             queue=queue.info.name,
@@ -127,10 +141,19 @@ class Figures:
             partitions=partitions,
             partitions_with_lag=lag.partitions,
             lag_messages=lag.messages,
-            lag_seconds=(self._now_us - oldest_us) / _SECOND_US if oldest_us else 0.0,
+            lag_seconds=(self._now_us - oldest_us) / SECOND_US if oldest_us else 0.0,
             leased=lag.leased,
             last_active_us=max(group.last_active_us, queue.last_active_us.get(group.group_id, 0)),
+            dead_letters=dead,
         )
+
+    def _created_us(self, queue: CountedQueue, seq: int) -> int:
+        """When the message was accepted; 0 when it cannot be read, or is gone meanwhile."""
+        key = (queue.place.queue_id, seq)
+        created_us = self._known.created_us.get(key) or _read_created_us(queue, seq)
+        if created_us:
+            self.used.created_us[key] = created_us
+        return created_us
 
 
 def partitions_behind(database: Path, wanted: ListToMake) -> list[int]:
@@ -139,8 +162,7 @@ def partitions_behind(database: Path, wanted: ListToMake) -> list[int]:
         return [number for (number,) in connection.execute(PARTITIONS_BEHIND, wanted._asdict()).fetchall()]
 
 
-def _created_us(queue: CountedQueue, seq: int) -> int:
-    """When the message was accepted; 0 when it cannot be read, or is gone meanwhile."""
+def _read_created_us(queue: CountedQueue, seq: int) -> int:
     try:
         for record in queue.place.log.read_records(seq, seq):
             created = StoredRecord(record.plain()).created_us
@@ -148,12 +170,3 @@ def _created_us(queue: CountedQueue, seq: int) -> int:
     except ForebayError:
         return 0
     return 0
-
-
-_texts: dict[str, str] = {}
-
-
-def _query(name: str) -> str:
-    if name not in _texts:
-        _texts[name] = files("forebay.broker.sql").joinpath("embedded", f"{name}.sql").read_text()
-    return _texts[name]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from forebay.broker.flow_rows import FlowRow
 from forebay.broker.stores.embedded.database import Database
-from forebay.clock import Clock
-
-_SECOND_US = 1_000_000
+from forebay.broker.stores.embedded.queries import query
+from forebay.clock import SECOND_US, Clock
 
 
 class Flows:
@@ -21,7 +18,7 @@ class Flows:
         self._clock = clock
 
     def all(self) -> list[FlowRow]:
-        return [_row(found) for found in self._database.execute(_query("flows_list"), {}).fetchall()]
+        return [_row(found) for found in self._database.execute(query("flows_list"), {}).fetchall()]
 
     def report(self, name: str, worker: str, report: bytes, quiet_seconds: float, is_released: bool) -> FlowRow:
         values = {
@@ -29,21 +26,21 @@ class Flows:
             "worker": worker,
             "report": report,
             "now_us": self._clock.now_us(),
-            "quiet_us": round(quiet_seconds * _SECOND_US),
+            "quiet_us": round(quiet_seconds * SECOND_US),
             "is_released": is_released,
         }
-        self._database.execute(_query("flow_report"), values)
+        self._database.execute(query("flow_report"), values)
         return self._one(name)
 
     def pause(self, name: str, is_paused: bool) -> FlowRow:
-        self._database.execute(_query("flow_pause"), {"name": name, "is_paused": is_paused})
+        self._database.execute(query("flow_pause"), {"name": name, "is_paused": is_paused})
         return self._one(name)
 
     def forget(self, name: str) -> bool:
-        return self._database.execute(_query("flow_forget"), {"name": name}).rowcount > 0
+        return self._database.execute(query("flow_forget"), {"name": name}).rowcount > 0
 
     def _one(self, name: str) -> FlowRow:
-        return _row(self._database.execute(_query("flow_find"), {"name": name}).fetchone())
+        return _row(self._database.execute(query("flow_find"), {"name": name}).fetchone())
 
 
 def _row(found: tuple[Any, ...]) -> FlowRow:
@@ -52,8 +49,3 @@ def _row(found: tuple[Any, ...]) -> FlowRow:
     return FlowRow(
         name, worker, report if isinstance(report, bytes) else report.encode(), updated_us, bool(is_paused), resumes
     )
-
-
-@cache
-def _query(name: str) -> str:
-    return files("forebay.broker.sql").joinpath(f"embedded/{name}.sql").read_text()

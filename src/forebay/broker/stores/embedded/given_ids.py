@@ -5,7 +5,7 @@ partition come together both is one step: they are put there with the seqs that 
 many rows that made is seen whether all were new. If the messages cannot be stored, they are taken out again.
 
 Ids of many partitions would dirty a page of SQLite each. They are only looked for, and noted here with the rest of the
-index's end (`index_tail`).
+index's end (`unwritten_index`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import groupby, repeat
 import msgspec
 
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.queries import query
 
 _encode = msgspec.json.Encoder().encode
 _RUN_MIN = 8
@@ -50,9 +51,7 @@ class GivenIds:
         if len(set(keys)) < len(keys) or not self._noted.keys().isdisjoint(keys):
             return False
         found = self._database.one(
-            "SELECT 1 FROM json_each(?) j CROSS JOIN transaction_ids t "
-            "ON t.partition_id = json_extract(j.value, '$[0]') AND t.transaction_id = json_extract(j.value, '$[1]') "
-            "LIMIT 1",
+            query("ids_any_there"),
             (_encode(keys).decode(),),
         )
         return found is None
@@ -63,8 +62,7 @@ class GivenIds:
         for partition_id, length in lengths:
             run = _encode(ids[start : start + length]).decode()
             added += self._database.do(
-                "INSERT OR IGNORE INTO transaction_ids (partition_id, transaction_id, seq) "
-                "SELECT ?1, value, ?2 + key FROM json_each(?3)",
+                query("ids_add_run"),
                 (partition_id, first_seq + start, run),
             )
             start += length
@@ -73,7 +71,7 @@ class GivenIds:
     def give_back(self, first_seq: int, partition_ids: Sequence[int], ids: Sequence[str]) -> None:
         """Forget those of the ids that stand for messages from `first_seq` on."""
         self._database.many(
-            "DELETE FROM transaction_ids WHERE partition_id = ? AND transaction_id = ? AND seq >= ?",
+            query("id_give_back"),
             zip(partition_ids, ids, repeat(first_seq)),
         )
 
@@ -92,18 +90,14 @@ class GivenIds:
 
     def add(self, rows: Iterable[tuple[int, str, int]]) -> None:
         """What `note` does, now. An id that is taken keeps its message."""
-        self._database.many(
-            "INSERT OR IGNORE INTO transaction_ids (partition_id, transaction_id, seq) VALUES (?, ?, ?)", rows
-        )
+        self._database.many(query("id_add"), rows)
 
     def seqs(self, wanted: Mapping[int, Collection[str]]) -> dict[tuple[int, str], int]:
         """For ids by partition: those that are taken, each with the message that has it."""
         found = {}
         for partition_id, ids in wanted.items():
             rows = self._database.all(
-                "SELECT t.transaction_id, t.seq FROM transaction_ids t JOIN partitions p ON p.id = t.partition_id "
-                "WHERE t.partition_id = ? AND t.seq > p.floor_seq "
-                "AND t.transaction_id IN (SELECT value FROM json_each(?))",
+                query("ids_find"),
                 (partition_id, _encode(list(ids)).decode()),
             )
             found.update({(partition_id, transaction_id): seq for transaction_id, seq in rows})

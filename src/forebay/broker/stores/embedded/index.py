@@ -1,7 +1,7 @@
 """The index of messages: which record holds which messages of which partition, and the ids that producers gave.
 
-Derived from the logs. `catch_up` makes it whole after a crash. What was noted last (`index_tail`) is found only when it
-is settled, except for ids (`given_ids`), which are found from the moment they are noted.
+Derived from the logs. `catch_up` makes it whole after a crash. What was noted last (`unwritten_index`) is found only
+when it is settled, except for ids (`given_ids`), which are found from the moment they are noted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.given_ids import GivenIds
-from forebay.broker.stores.embedded.index_tail import IndexTail, Share, shares_of, spans_of
 from forebay.broker.stores.embedded.losses import Losses
+from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import RecordCache, StoredRecord
 from forebay.broker.stores.embedded.tags import CommittedTags
+from forebay.broker.stores.embedded.unwritten_index import Share, UnwrittenIndex, shares_of, spans_of
 from forebay.commitlog.reader import OnDamage
 from forebay.commitlog.scan import Record
 from forebay.errors import DamagedRange, SegmentDamaged, SegmentMissing
@@ -48,21 +49,13 @@ class Partition(NamedTuple):
     queue_id: int
 
 
-PARTITION_COLUMNS = (
-    "p.id, p.name, p.last_seq, p.newest_us, p.floor_seq, p.pushed, "
-    "EXISTS (SELECT 1 FROM deleted_messages WHERE partition_id = p.id) "
-    "OR EXISTS (SELECT 1 FROM blocks INDEXED BY lost_blocks WHERE partition_id = p.id AND position < 0), p.queue_id"
-)
-"""A `Partition`, column by column; `p` is the row of `partitions`."""
-
-
 class MessageIndex:
     def __init__(self, database: Database, queues: Queues, cache: RecordCache, losses: Losses) -> None:
         self._database = database
         self._queues = queues
         self._cache = cache
         self._losses = losses
-        self._tail = IndexTail()
+        self._tail = UnwrittenIndex()
         self.ids = GivenIds(database)
         self.tags = CommittedTags(database)
 
@@ -81,48 +74,44 @@ class MessageIndex:
 
     def settle(self) -> None:
         """Put into the database what was noted."""
-        tail, self._tail = self._tail, IndexTail()
+        tail, self._tail = self._tail, UnwrittenIndex()
         if tail.blocks:
             self._write(tail)
         self.ids.settle()
 
     def forget_noted(self) -> None:
         """It will be read from the logs again."""
-        self._tail = IndexTail()
+        self._tail = UnwrittenIndex()
         self.ids.forget_noted()
 
     def add(
         self, queue: OpenQueue, first_seq: int, position: int, shares: Mapping[int, Share], created_us: int
     ) -> None:
         """What `note` does, now."""
-        record = IndexTail()
+        record = UnwrittenIndex()
         record.add(queue.queue_id, first_seq, position, shares, created_us)
         self._write(record)
         _tell_groups(queue, shares)
 
-    def _write(self, tail: IndexTail) -> None:
+    def _write(self, tail: UnwrittenIndex) -> None:
         self._database.many(
-            "INSERT INTO blocks (partition_id, first_seq, last_seq, count, before, record_seq, position) "
-            "VALUES (?1, ?2, ?3, ?4, ?5 + (SELECT pushed FROM partitions WHERE id = ?1), ?6, ?7)",
+            query("block_add"),
             sorted(tail.blocks),
         )
         self._database.many(
-            "UPDATE partitions SET last_seq = ?, newest_us = max(newest_us, ?), pushed = pushed + ?, size = size + ? "
-            "WHERE id = ?",
+            query("partition_grow"),
             [(*change, partition_id) for partition_id, change in sorted(tail.changes.items())],
         )
         for queue_id, seq in tail.indexed.items():
             self._mark_indexed(queue_id, seq)
 
     def _mark_indexed(self, queue_id: int, seq: int) -> None:
-        self._database.do("UPDATE queues SET indexed_seq = ? WHERE id = ?", (seq, queue_id))
+        self._database.do(query("queue_set_indexed"), (seq, queue_id))
 
     def blocks_after(self, partition_id: int, seq: int, limit: int) -> list[Block]:
         """The partition's records that hold messages behind `seq`, in order, without those that are lost."""
         rows = self._database.all(
-            "SELECT first_seq, last_seq, count, before, record_seq, position FROM blocks "
-            "WHERE partition_id = ?1 AND first_seq >= coalesce((SELECT max(first_seq) FROM blocks "
-            "WHERE partition_id = ?1 AND first_seq <= ?2), 0) AND position >= 0 ORDER BY first_seq LIMIT ?3",
+            query("blocks_after"),
             (partition_id, seq + 1, limit + 1),
         )
         return [block for row in rows if (block := Block(*row)).last_seq > seq][:limit]
@@ -145,8 +134,7 @@ class MessageIndex:
     def lost_ranges(self, partition_id: int, seq: int) -> list[tuple[int, int]]:
         """First and last seq of the partition's records that are lost, of those that reach behind `seq`."""
         return self._database.all(
-            "SELECT first_seq, last_seq FROM blocks INDEXED BY lost_blocks "
-            "WHERE partition_id = ? AND position < 0 AND last_seq > ?",
+            query("lost_blocks_after"),
             (partition_id, seq),
         )
 
@@ -159,7 +147,7 @@ class MessageIndex:
         return sum(self._catch_up(queue) for queue in self._queues.by_id.values())
 
     def _catch_up(self, queue: OpenQueue) -> int:
-        (indexed_seq,) = self._database.one("SELECT indexed_seq FROM queues WHERE id = ?", (queue.queue_id,))
+        (indexed_seq,) = self._database.one(query("queue_indexed"), (queue.queue_id,))
         expected, found = max(indexed_seq + 1, queue.log.first_seq), 0
         damage: list[DamagedRange] = []
         for record in queue.log.read_records(expected, on_damage=damage.append):
@@ -179,7 +167,8 @@ class MessageIndex:
         partition_ids = [self._queues.partition_id(queue, name) for name in stored.partitions]
         shares = shares_of(header.first_seq, spans_of(partition_ids, stored.payload_sizes()))
         self.add(queue, header.first_seq, header.position, shares, header.created_max_us)
-        # Minted ids too: no client was told that these messages are stored, so they may come again, buffered.
+        # Minted ids too: no client has a response that says these messages are stored, so they may come again,
+        # buffered.
         self.ids.add(
             [
                 (partition_id, stored.ids[place], header.first_seq + place)

@@ -1,8 +1,8 @@
 """How a delivery state stands in its row: as `delivery` encodes it, or in short.
 
-Most leases are on messages that nobody had before and that follow each other in the log, and most of them are completed
-as a whole. Their ids would be most of the row, written with the pop and thrown away with the ack. So such a lease is
-kept as the range that it covers; who wants more of it than its end reads the ids from the log again.
+Most leases are on messages that no consumer had before and that follow each other in the log, and most of them are
+completed as a whole. Their ids would be most of the row, written with the pop and thrown away with the ack. So such a
+lease is kept as the range that it covers; where more of it is needed than its end, the ids are read from the log again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from itertools import repeat
 import msgspec
 
 from forebay.broker import delivery
-from forebay.broker.delivery import DeliveryState, Pending
+from forebay.broker.delivery import DeliveryState, Pending, Undelivered
 from forebay.model.queue import QueueOptions
 
-_SECOND_US = 1_000_000
 _IS_SHORT = b"\xc1"
 """No value of MessagePack begins with it, so no state that `delivery` encodes does."""
 
@@ -57,16 +56,17 @@ _decode_short = msgspec.msgpack.Decoder(FreshLease).decode
 
 def leased(
     state: DeliveryState,
-    seqs: Sequence[int],
+    fresh: Undelivered,
     options: QueueOptions,
     now_us: int,
     lease_id: str,
     lease_seconds: int = 0,
 ) -> FreshLease | None:
-    """What `delivery.claim` makes of messages that are all new, in short; None where that takes more than a range."""
-    if state.pending or options.is_age_limited or not seqs or seqs[-1] - seqs[0] != len(seqs) - 1:
+    """What `delivery.claim` makes of messages, in short; None where that takes more than a range."""
+    seqs = fresh.seqs
+    if not delivery.takes_all(state, fresh, options) or seqs[-1] - seqs[0] != len(seqs) - 1:
         return None
-    until_us = now_us + (lease_seconds or options.lease_seconds) * _SECOND_US
+    until_us = delivery.lease_end_us(options, now_us, lease_seconds)
     return FreshLease(state.cursor_seq, seqs[0], seqs[-1], lease_id, now_us, until_us, state.finished)
 
 

@@ -1,4 +1,4 @@
-"""Messages that were accepted and cannot be read any more: noted once, told, and passed by everything that reads.
+"""Messages that were accepted and cannot be read any more: noted once, reported, and passed by everything that reads.
 
 A record of a log can rot, or go with its segment. Whatever meets that (a pop, a range, retention, the index as it
 catches up) notes it here and goes on behind it:
@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from forebay.broker.overview import LostMessages
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import RecordCache
 from forebay.clock import Clock
@@ -61,7 +62,7 @@ class Losses:
         self._queues = queues
         self._cache = cache
         self._clock = clock
-        self._told: set[tuple[int, int, LostRange]] = set()
+        self._logged: set[tuple[int, int, LostRange]] = set()
 
     def note(self, queue: OpenQueue, damage: DamagedRange) -> None:
         """Messages whose records are in the index cannot be read.
@@ -71,9 +72,7 @@ class Losses:
         """
         last_seq = queue.log.next_seq - 1 if damage.last_seq is None else damage.last_seq
         found = self._database.all(
-            "SELECT b.record_seq, b.position, b.partition_id, b.first_seq, b.last_seq, b.count, p.floor_seq "
-            "FROM partitions p JOIN blocks b ON b.partition_id = p.id AND b.first_seq BETWEEN ? AND ? "
-            "AND b.position >= 0 WHERE p.queue_id = ? ORDER BY b.partition_id, b.first_seq",
+            query("blocks_between"),
             (damage.first_seq, last_seq, queue.queue_id),
         )
         if found:
@@ -95,7 +94,7 @@ class Losses:
                 runs.append((number, first_seq, last_seq))
             before = number
         # Ids are not in the order of seqs: one look through those of a partition for records that follow each other.
-        self._database.many("DELETE FROM transaction_ids WHERE partition_id = ? AND seq BETWEEN ? AND ?", runs)
+        self._database.many(query("ids_delete_between"), runs)
         self._tell(queue, {number: each for number, each in lost.items() if each.messages}, damage.reason)
 
     def note_unindexed(self, queue: OpenQueue, first_seq: int, last_seq: int, reason: str) -> None:
@@ -104,30 +103,26 @@ class Losses:
             self._tell(queue, {_UNKNOWN: LostRange(first_seq, last_seq, last_seq - first_seq + 1)}, reason)
 
     def all(self) -> list[LostMessages]:
-        rows = self._database.all(
-            "SELECT l.queue_id, p.name, l.first_seq, l.last_seq, l.messages, l.reason, l.found_us "
-            "FROM lost_messages l LEFT JOIN partitions p ON p.id = l.partition_id ORDER BY l.queue_id, l.first_seq"
-        )
+        rows = self._database.all(query("losses_list"))
         return [LostMessages(self._queues.by_id[queue_id].info.name, *rest) for queue_id, *rest in rows]
 
     def _lose(self, share: _Share) -> LostRange:
         """Take it out of its partition; returns what that was, of what retention and deletion had left."""
         number, first_seq, last_seq, _, floor_seq = share
         kept_before, kept = self._kept(number), self._kept_without(share)
-        statement = "UPDATE blocks SET position = ? WHERE partition_id = ? AND first_seq = ?"
+        statement = query("block_move")
         self._database.do(statement, (LOST, number, first_seq))
-        statement = "DELETE FROM deleted_messages WHERE partition_id = ? AND seq BETWEEN ? AND ?"
+        statement = query("deleted_forget_between")
         self._database.do(statement, (number, first_seq, last_seq))
         # The bytes of what is lost are not known: what is left is taken for average.
         self._database.do(
-            "UPDATE partitions SET removed = pushed - ?2, size = CASE WHEN ?2 > 0 THEN size * ?2 / ?3 ELSE 0 END "
-            "WHERE id = ?1",
+            query("partition_set_kept"),
             (number, kept, kept_before),
         )
         return LostRange(max(first_seq, floor_seq + 1), last_seq, kept_before - kept)
 
     def _kept(self, number: int) -> int:
-        (kept,) = self._database.one("SELECT pushed - removed FROM partitions WHERE id = ?", (number,))
+        (kept,) = self._database.one(query("partition_kept"), (number,))
         return int(kept)
 
     def _kept_without(self, share: _Share) -> int:
@@ -135,30 +130,27 @@ class Losses:
         number, first_seq, last_seq, count, floor_seq = share
         if floor_seq < first_seq:
             (deleted,) = self._database.one(
-                "SELECT count(*) FROM deleted_messages WHERE partition_id = ? AND seq BETWEEN ? AND ?",
+                query("deleted_count_between"),
                 (number, first_seq, last_seq),
             )
             return self._kept(number) - count + int(deleted)
         # Which of them are behind the floor only the record said: all others that are kept are behind it.
         (others,) = self._database.one(
-            "SELECT coalesce(sum(count), 0) FROM blocks WHERE partition_id = ? AND first_seq > ? AND position >= 0",
+            query("blocks_count_after"),
             (number, last_seq),
         )
-        (deleted,) = self._database.one(
-            "SELECT count(*) FROM deleted_messages WHERE partition_id = ? AND seq > ?", (number, last_seq)
-        )
+        (deleted,) = self._database.one(query("deleted_count_after"), (number, last_seq))
         return int(others) - int(deleted)
 
     def _tell(self, queue: OpenQueue, lost: Mapping[int, LostRange], reason: str) -> None:
         """Write down what each partition has lost, and say it once."""
         now_us = self._clock.now_us()
         self._database.many(
-            "INSERT OR IGNORE INTO lost_messages (queue_id, partition_id, first_seq, last_seq, messages, reason, "
-            "found_us) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            query("loss_note"),
             [(queue.queue_id, number, *each, reason, now_us) for number, each in lost.items()],
         )
-        new = {number: each for number, each in lost.items() if (queue.queue_id, number, each) not in self._told}
-        self._told.update((queue.queue_id, number, each) for number, each in new.items())
+        new = {number: each for number, each in lost.items() if (queue.queue_id, number, each) not in self._logged}
+        self._logged.update((queue.queue_id, number, each) for number, each in new.items())
         if new:
             logger.error(
                 "queue %r: %d messages are lost, seqs %d-%d, of %s: %s",

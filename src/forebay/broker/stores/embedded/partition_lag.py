@@ -1,20 +1,20 @@
-"""What one group has left in one partition, where a count over all partitions cannot tell: messages under way, messages
-that were deleted one by one, a cursor that stands in the middle of a record."""
+"""What one group has left in one partition, or would have behind a seq, where a count over all partitions cannot tell:
+messages under way, messages that were deleted one by one, a cursor that stands in the middle of a record."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.lease_rows import FreshLease
+from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.records import StoredRecord
 from forebay.commitlog import CommitLog
 from forebay.errors import ForebayError
 
-_STATEMENT = files("forebay.broker.sql").joinpath("embedded", "partition_lag.sql").read_text()
+_STATEMENT = query("partition_lag")
 
 
 Execute = Callable[[str, Any], sqlite3.Cursor]
@@ -59,11 +59,14 @@ class PartitionLag:
     def __init__(self, execute: Execute, *, now_us: int) -> None:
         self._execute = execute
         self._now_us = now_us
+        self._read_last: tuple[CommitLog, StoredRecord] | None = None
+        """One seq stands in the same record for all partitions that have messages around it."""
 
-    def of(self, log: CommitLog, group_id: int, partition_id: int) -> Lag:
-        values = {"group_id": group_id, "partition_id": partition_id}
+    def of(self, log: CommitLog, group_id: int | None, partition_id: int, *, beyond_seq: int = 0) -> Lag:
+        """What is behind both: where the group stands, if one is given, and the seq."""
+        values = {"group_id": group_id, "partition_id": partition_id, "beyond_seq": beyond_seq}
         name, pushed, floor_seq, seq, state, *block = self._execute(_STATEMENT, values).fetchone()
-        rows = self._execute("SELECT seq FROM deleted_messages WHERE partition_id = ? AND seq > ?", (partition_id, seq))
+        rows = self._execute(query("deleted_after"), (partition_id, seq))
         deleted = frozenset(found for (found,) in rows)
         lost = self._lost(partition_id, seq)
         under_way = self._under_way(
@@ -75,10 +78,17 @@ class PartitionLag:
             return Lag(0, 0, None, len(under_way.leased))
         return Lag(left, 1, self._next_seq(partition_id, seq, gone), len(under_way.leased))
 
+    def upto(self, log: CommitLog, partition_id: int, seq: int) -> int:
+        """How many messages the partition ever had up to `seq`, which stands in a record that can be read."""
+        name, *block = self._execute(
+            query("block_at"),
+            (partition_id, seq),
+        ).fetchone()
+        return self._upto(log, name, partition_id, seq, *block)
+
     def _lost(self, partition_id: int, seq: int) -> _Lost:
         rows = self._execute(
-            "SELECT first_seq, last_seq, CASE WHEN first_seq > ?2 THEN count ELSE 0 END FROM blocks "
-            "WHERE partition_id = ?1 AND position < 0 AND last_seq > ?2",
+            query("lost_blocks_counted"),
             (partition_id, seq),
         ).fetchall()
         return _Lost([(first, last) for first, last, _ in rows], sum(count for _, _, count in rows))
@@ -111,26 +121,29 @@ class PartitionLag:
     ) -> int:
         """How many messages the partition ever had up to `seq`."""
         if first_seq is None:
-            statement = "SELECT before FROM blocks WHERE partition_id = ? ORDER BY first_seq LIMIT 1"
+            statement = query("block_first_before")
             row = self._execute(statement, (partition_id,)).fetchone()
             return int(row[0]) if row else 0
         if last_seq <= seq or position < 0:
             return before + count
         try:
-            record = next(iter(log.read_records(record_seq, record_seq)))
+            record = self._record(log, record_seq)
         except (ForebayError, StopIteration):
             return before + count  # it cannot be read, so nothing of it is left
-        places = StoredRecord(record.plain()).places(name, first_seq, last_seq, count)
+        places = record.places(name, first_seq, last_seq, count)
         return before + sum(record_seq + place <= seq for place in places)
+
+    def _record(self, log: CommitLog, record_seq: int) -> StoredRecord:
+        if self._read_last is None or self._read_last[0] is not log or self._read_last[1].first_seq != record_seq:
+            self._read_last = log, StoredRecord(next(iter(log.read_records(record_seq, record_seq))).plain())
+        return self._read_last[1]
 
     def _next_seq(self, partition_id: int, seq: int, gone: set[int]) -> int:
         """About where the first message that is left stands: its record is the one that holds this seq."""
         while seq + 1 in gone:
             seq += 1
         row = self._execute(
-            "SELECT max(first_seq, ?2 + 1) FROM blocks WHERE partition_id = ?1 AND last_seq > ?2 AND position >= 0 "
-            "AND first_seq >= coalesce((SELECT max(first_seq) FROM blocks WHERE partition_id = ?1 "
-            "AND first_seq <= ?2 + 1), 0) ORDER BY first_seq LIMIT 1",
+            query("seq_next"),
             (partition_id, seq),
         ).fetchone()
         return int(row[0]) if row else seq + 1

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from forebay.broker import delivery
 from forebay.broker.delivery import Claim, DeadLetter, DeliveryState
 from forebay.broker.message_columns import MessageColumns, columns_of
 from forebay.broker.messages import Message, Popped, PopRequest, count_within
+from forebay.broker.queue_rules import pop_order, window_end_us
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.dead_letters import DeadLetters
 from forebay.broker.stores.embedded.fetching import Fetcher, RecordLost, seq_before
 from forebay.broker.stores.embedded.index import MessageIndex, Partition
-from forebay.broker.stores.embedded.letters import DeadLetters
+from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.broker.stores.embedded.ready import ReadyList
 from forebay.broker.stores.embedded.states import States
-from forebay.clock import Clock
+from forebay.broker.stores.embedded.whole_leases import WholeLeases, attempted
+from forebay.clock import SECOND_US, Clock
 from forebay.errors import InvariantBroken
 from forebay.model.queue import QueueOptions
 
-_SECOND_US = 1_000_000
 REACH_BEHIND_THE_DEAD = 500
 """How many messages are looked at where those before them had waited too long, whatever the batch is."""
 BURIED_MAX = 5_000
@@ -37,7 +37,7 @@ CUT_SHORT = Popped("", [], 0)
 
 PARTITIONS_LISTED_AT_ONCE_MAX = 5_000
 """Of a queue with more, the list of those that have something for a group is made beside the store's thread."""
-PARTITIONS_BEHIND = files("forebay.broker.sql").joinpath("embedded", "partitions_behind.sql").read_text()
+PARTITIONS_BEHIND = query("partitions_behind")
 
 
 class ListToMake(NamedTuple):
@@ -56,11 +56,18 @@ class Popper:
         self.fetcher = Fetcher(index, clock)
         self.states = States(database, queues, index, self.fetcher)
         self._letters = letters
+        self.dropped = Counter[str]()
+        """Messages that died and of which no dead letter is kept, by the kind of reason."""
         self._clock = clock
         self._is_cut_short = False
+        self._now_us = 0
+        """Of the pop under way."""
+        self._whole = WholeLeases(self, database, clock)
 
     def pop(self, request: PopRequest) -> Popped:
         lease_id = str(uuid.uuid4())
+        # One reading for all partitions: a lease ends at one moment, or it could be lost in some of them only.
+        self._now_us = self._clock.now_us()
         messages = MessageColumns()
         claimed = 0
         left = request
@@ -68,6 +75,11 @@ class Popper:
         for queue in self._chosen(request):
             group = self._joined(queue, request)
             for partition_id in self._candidates(queue, group, request):
+                lost = self._whole.lost_lease(queue, group, partition_id) if request.whole_leases else ""
+                if lost and claimed:
+                    return Popped(lease_id, messages, claimed)
+                if lost and (whole := self._whole.claim(queue, group, lost, request, lease_id)).messages:
+                    return whole
                 found = self._claim(queue, group, partition_id, left, lease_id)
                 if found is None:
                     continue
@@ -94,7 +106,7 @@ class Popper:
             for queue in self._queues.by_id.values()
             if request.namespace in ("", queue.info.namespace) and request.task in ("", queue.info.task)
         ]
-        return sorted(fitting, key=lambda queue: (-queue.info.options.priority, queue.info.name))
+        return sorted(fitting, key=lambda queue: pop_order(queue.info))
 
     def seconds_until_due(self, request: PopRequest) -> float | None:
         """When the first partition wakes that the pop could take from."""
@@ -108,7 +120,7 @@ class Popper:
             else:
                 times.append(group.ready.wakes_us(queue.partitions.get(request.partition, 0)))
         due = [time_us for time_us in times if time_us is not None]
-        return max(min(due) - self._clock.now_us(), 0) / _SECOND_US if due else None
+        return max(min(due) - self._clock.now_us(), 0) / SECOND_US if due else None
 
     def _joined(self, queue: OpenQueue, request: PopRequest) -> Group:
         """The group; its first pop on a queue decides where it starts."""
@@ -126,8 +138,7 @@ class Popper:
     def add_group(self, queue: OpenQueue, name: str, mode: str, from_us: int, start_seq: int) -> Group:
         now_us = self._clock.now_us()
         group_id = self._database.insert(
-            "INSERT INTO groups (queue_id, name, mode, from_us, start_seq, created_us, last_active_us) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            query("group_add"),
             (queue.queue_id, name, mode, from_us, start_seq, now_us, now_us),
         )
         group = queue.groups[name] = Group(group_id, name, start_seq)
@@ -144,7 +155,7 @@ class Popper:
         ready = self.ready(queue, group)
         # Every claim takes its partition from the front, so this ends: at the latest when each was tried once.
         for _ in range(len(ready)):
-            partition_id = ready.first(self._clock.now_us())
+            partition_id = ready.first(self._now_us)
             if partition_id is None:
                 return
             yield partition_id
@@ -182,16 +193,16 @@ class Popper:
         self, queue: OpenQueue, group: Group, partition_id: int, request: PopRequest, lease_id: str
     ) -> MessageColumns | None:
         """What the partition has for the group now, claimed; None when that is nothing."""
-        options, now_us, ready = queue.info.options, self._clock.now_us(), self.ready(queue, group)
-        partition, state = self._state_of(queue, group, partition_id)
+        options, now_us, ready = queue.info.options, self._now_us, self.ready(queue, group)
+        partition, state = self.state_of(queue, group, partition_id)
         if self._is_left_alone(ready, partition, state, options, now_us):
             return None
         before = state
         if options.ttl_seconds:
             try:
-                state = self._without_expired(queue, partition, state, now_us)
+                state = self.without_expired(queue, partition, state, now_us)
             except RecordLost:
-                partition, state = self._state_of(queue, group, partition_id)
+                partition, state = self.state_of(queue, group, partition_id)
         reach, buried, finished = request.batch, 0, before.finished_count()
         while True:
             seq = max(state.last_seen_seq(), partition.floor_seq)
@@ -203,14 +214,13 @@ class Popper:
                 gone,
                 batch=reach,
                 bytes_max=request.bytes_max,
-                delay=options.delayed_processing_seconds,
+                options=options,
             )
             if request.check is not None:
                 request.check(fresh)
-            is_short = not request.auto_ack and not buried and not any(fresh.headers)
             short = None
-            if is_short:
-                short = lease_rows.leased(state, fresh.seqs, options, now_us, lease_id, request.lease_seconds)
+            if not request.auto_ack and not buried:
+                short = lease_rows.leased(state, fresh, options, now_us, lease_id, request.lease_seconds)
             if short is not None:
                 self.states.save_encoded(group, partition_id, short, lease_rows.encode(short))
                 ready.put_to_sleep(partition_id, short.until_us)
@@ -218,7 +228,7 @@ class Popper:
             try:
                 taken, known = self._decided(queue, partition, state, fresh, request, lease_id, now_us)
             except RecordLost:
-                partition, state = self._state_of(queue, group, partition_id)
+                partition, state = self.state_of(queue, group, partition_id)
                 continue
             if taken is None:
                 self.rest(ready, partition, state, due_us)
@@ -244,9 +254,9 @@ class Popper:
             # Everything in reach was dead; behind it there may be something alive.
             reach = max(request.batch, REACH_BEHIND_THE_DEAD)
         self.rest(ready, partition, state, is_served=True)
-        return columns_of([_attempted(known[seq], attempts) for seq, attempts in taken.delivered])
+        return columns_of([attempted(known[seq], attempts) for seq, attempts in taken.delivered])
 
-    def _without_expired(
+    def without_expired(
         self, queue: OpenQueue, partition: Partition, state: DeliveryState, now_us: int
     ) -> DeliveryState:
         """What was delivered before and has outlived the queue's `ttl` since is finished."""
@@ -256,7 +266,7 @@ class Popper:
         expired = {s for s, message in found.items() if delivery.is_expired(now_us - message.created_us, options)}
         return delivery.without_gone(state, lambda seq: seq not in expired) if expired else state
 
-    def _state_of(self, queue: OpenQueue, group: Group, partition_id: int) -> tuple[Partition, DeliveryState]:
+    def state_of(self, queue: OpenQueue, group: Group, partition_id: int) -> tuple[Partition, DeliveryState]:
         found = self.states.partition_and_state(group, partition_id)
         if found is None:
             raise InvariantBroken(f"partition {partition_id} of queue {queue.info.name!r} is ready and has no row")
@@ -265,10 +275,9 @@ class Popper:
     def _is_left_alone(
         self, ready: ReadyList, partition: Partition, state: DeliveryState, options: QueueOptions, now_us: int
     ) -> bool:
-        """Whether its window is still open, or somebody holds it; then it is put where it belongs."""
-        window = options.window_buffer_seconds
-        if window and not delivery.is_due(partition.newest_us, window, now_us=now_us):
-            ready.put_to_sleep(partition.partition_id, partition.newest_us + window * _SECOND_US)
+        """Whether its window is still open, or a consumer holds it; then it is put where it belongs."""
+        if until_us := window_end_us(partition.newest_us, options, now_us):
+            ready.put_to_sleep(partition.partition_id, until_us)
             return True
         if delivery.is_held(state, options, now_us):
             self.rest(ready, partition, state)
@@ -349,10 +358,7 @@ class Popper:
         dead: Sequence[DeadLetter],
         messages: dict[int, Message],
     ) -> None:
+        self.dropped += delivery.dropped_by_kind(dead)
         for letter in dead:
             if not letter.is_dropped:
                 self._letters.add(queue, partition_id, group, letter, messages[letter.seq])
-
-
-def _attempted(message: Message, attempts: int) -> Message:
-    return message if message.attempts == attempts else replace(message, attempts=attempts)

@@ -1,17 +1,19 @@
-"""What belonged to queues that were deleted: removed in turns, after the queue itself.
+"""What belonged to queues and groups that were deleted: removed in turns, after the queue or the group itself.
 
-A queue is deleted by its own row, in one synced commit: from then on nothing finds what belonged to it. The rest is
-waste, whose amount may be anything; a process that dies before all of it is gone leaves it to the next retention.
+Either is deleted by its own row, in one synced commit: from then on nothing finds what belonged to it, and one of the
+same name is another one. The rest is waste, whose amount may be anything; a process that dies before all of it is gone
+leaves it to the next retention.
 """
 
 from __future__ import annotations
 
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.queries import query, query_with
+from forebay.broker.stores.embedded.retention import PIECE_PARTITIONS_MAX
 from forebay.broker.stores.embedded.tags import CommittedTags
 
 PIECE_ROWS_MAX = 5_000
 """Removed before others get their turn."""
-PIECE_PARTITIONS_MAX = 300
 
 _OF_PARTITIONS = (
     ("blocks", "first_seq"),
@@ -26,7 +28,11 @@ _OF_QUEUES = (
     ("lost_messages", "first_seq"),
     ("removed_partitions", "name"),
     ("holds", "reader"),
+    ("parcel_holds", "flow"),
 )
+
+
+_GROUPS_GONE = query("groups_gone")
 
 
 class Purger:
@@ -38,26 +44,31 @@ class Purger:
     def waste(self) -> list[int]:
         """Numbers of queues that are gone and have left something behind."""
         tables = ("partitions", "tagged_records", *(table for table, _ in _OF_QUEUES))
-        found = (
-            f"SELECT DISTINCT queue_id FROM {table} WHERE queue_id NOT IN (SELECT id FROM queues)" for table in tables
-        )
-        return [number for (number,) in self._database.all(" UNION ".join(found))]
+        found = (self._database.all(query_with("rows_without_queue", table=table)) for table in tables)
+        return sorted({number for rows in found for (number,) in rows})
+
+    def waste_of_groups(self) -> list[int]:
+        """Numbers of groups that are gone and have left something behind."""
+        return [number for (number,) in self._database.all(_GROUPS_GONE)]
+
+    def purge_group(self, group_id: int) -> bool:
+        """Remove some of what a deleted group has left behind; returns whether that was all."""
+        self._rows = 0
+        return self._is_emptied("states", "group_id", group_id, "partition_id")
 
     def purge(self, queue_id: int) -> bool:
         """Remove some of what a deleted queue has left behind; returns whether that was all."""
         self._rows = 0
-        partitions = self._database.all(
-            "SELECT id FROM partitions WHERE queue_id = ? LIMIT ?", (queue_id, PIECE_PARTITIONS_MAX)
-        )
+        partitions = self._database.all(query("partitions_some"), (queue_id, PIECE_PARTITIONS_MAX))
         for (number,) in partitions:
             self._database.do(
-                "DELETE FROM trace_names WHERE trace_id IN (SELECT id FROM traces WHERE partition_id = ? LIMIT ?)",
+                query("trace_names_purge"),
                 (number, PIECE_ROWS_MAX),
             )
             for table, key in _OF_PARTITIONS:
                 if not self._is_emptied(table, "partition_id", number, key):
                     return False
-            self._database.do("DELETE FROM partitions WHERE id = ?", (number,))
+            self._database.do(query("partition_delete"), (number,))
         if len(partitions) == PIECE_PARTITIONS_MAX:
             return False
         if not all(self._is_emptied(table, "queue_id", queue_id, key) for table, key in _OF_QUEUES):
@@ -67,8 +78,7 @@ class Purger:
     def _is_emptied(self, table: str, owner: str, number: int, key: str) -> bool:
         """Remove some of the owner's rows; False when others have to get their turn first."""
         self._rows += self._database.do(
-            f"DELETE FROM {table} WHERE {owner} = ?1 AND {key} IN "
-            f"(SELECT {key} FROM {table} WHERE {owner} = ?1 LIMIT ?2)",
+            query_with("rows_purge", table=table, owner=owner, key=key),
             (number, PIECE_ROWS_MAX),
         )
         return self._rows < PIECE_ROWS_MAX

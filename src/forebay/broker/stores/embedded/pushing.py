@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from forebay.broker.encryption import is_sealed
 from forebay.broker.messages import Pushed, PushItem
 from forebay.broker.push_run import QUEUED, PushedRun, PushRun
-from forebay.broker.stores.embedded.arrivals import Arrivals, as_columns, as_runs
+from forebay.broker.queue_rules import refused_for_room, refused_in_clear
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.given_ids import Claim
 from forebay.broker.stores.embedded.index import MessageIndex
-from forebay.broker.stores.embedded.index_tail import shares_of
+from forebay.broker.stores.embedded.pending_append import PendingAppend, as_columns, as_runs
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
+from forebay.broker.stores.embedded.unwritten_index import shares_of
 from forebay.broker.stores.embedded.waiting_count import StillCounting, WaitingCount
 from forebay.clock import Clock
 from forebay.commitlog.block import NO_TAG
@@ -32,14 +32,16 @@ class DuplicateInTransaction(Exception):
 class PushBroken(Exception):
     """These requests, all of one queue, have raised what is not expected: a bug, or trouble with the disk."""
 
-    def __init__(self, requests: Sequence[Request], cause: Exception) -> None:
+    def __init__(self, requests: Sequence[PendingPush], cause: Exception, *, is_nothing_stored: bool) -> None:
         super().__init__(cause)
         self.requests = requests
         self.cause = cause
+        self.is_nothing_stored = is_nothing_stored
+        """Whether the queue's log is as it was: then they can be tried again without being stored twice."""
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class PendingPush:
     """One push as it came, and what came of it."""
 
     items: Sequence[PushItem]
@@ -47,6 +49,8 @@ class Request:
     error: Exception | None = None
     is_stored: bool = False
     """Whether its messages are in the log, whatever becomes of the database's transaction."""
+    is_alone: bool = False
+    """Whether it is stored by itself, because one of those that came with it breaks."""
 
     @property
     def queue(self) -> str:
@@ -66,30 +70,34 @@ class Pusher:
         self._clock = clock
         self._database = database
 
-    def push(self, requests: Sequence[Request]) -> Counter[str]:
+    def push(self, requests: Sequence[PendingPush]) -> Counter[str]:
         """Store requests of one queue each; what failed stands in them. Returns how many messages each queue got."""
         stored: Counter[str] = Counter()
-        by_queue: dict[str, list[Request]] = {}
+        together: dict[tuple[str, PendingPush | None], list[PendingPush]] = {}
         for request in requests:
-            by_queue.setdefault(request.queue, []).append(request)
-        for name, same in by_queue.items():
+            together.setdefault((request.queue, request if request.is_alone else None), []).append(request)
+        for (name, _), same in together.items():
+            before = self._next_seq(name)
             try:
-                stored[name] = self._push_to(name, same)
+                stored[name] += self._push_to(same)
             except Exception as error:
-                raise PushBroken(same, error) from error
+                raise PushBroken(same, error, is_nothing_stored=self._next_seq(name) == before) from error
         return stored
 
-    def _push_to(self, name: str, requests: Sequence[Request]) -> int:
+    def _next_seq(self, name: str) -> int:
+        queue = self._queues.by_name.get(name)
+        return queue.log.next_seq if queue is not None else 1
+
+    def _push_to(self, requests: Sequence[PendingPush]) -> int:
         """Store requests of one queue as far as possible; returns how many messages it got."""
-        first = requests[0].items[0]
         try:
-            queue = self._queues.made(name, first.namespace, first.task)
+            queue = self._queues.made_in_turn(requests[0].items[0])
         except Transient as refused:
             for request in requests:
                 request.error = refused
             return 0
-        asked = [request.items for request in requests]
-        arrivals = self._all_new(queue, asked) or self._asked_for(queue, asked)
+        pushes = [request.items for request in requests]
+        arrivals = self._all_new(queue, pushes) or self._with_lookups(queue, pushes)
         for request in requests:
             try:
                 self._check_room(queue, arrivals, request.items)
@@ -110,12 +118,12 @@ class Pusher:
         by_queue: dict[str, list[int]] = {}
         for place, item in enumerate(items):
             by_queue.setdefault(item.queue, []).append(place)
-        all_arrivals: list[tuple[OpenQueue, Arrivals]] = []
+        all_arrivals: list[tuple[OpenQueue, PendingAppend]] = []
         answers: dict[int, Pushed] = {}
         for name, places in by_queue.items():
             own = [items[place] for place in places]
             queue = self._queues.made(name, own[0].namespace, own[0].task)
-            arrivals = self._asked_for(queue, [own])
+            arrivals = self._with_lookups(queue, [own])
             self._check_room(queue, arrivals, own, is_urgent=True)
             self._check_sealed(queue, own)
             answers.update(zip(places, self._accept(queue, own, arrivals), strict=True))
@@ -138,25 +146,25 @@ class Pusher:
                 raise DuplicateInTransaction(f"duplicate transactionId {item.transaction_id}")
             seen.add(key)
 
-    def _asked_for(self, queue: OpenQueue, asked: Iterable[Sequence[PushItem]]) -> Arrivals:
+    def _with_lookups(self, queue: OpenQueue, pushes: Iterable[Sequence[PushItem]]) -> PendingAppend:
         """Where messages of the queue go next, and which of the producers' ids their partitions have already."""
         wanted: dict[int, set[str]] = {}
-        for items in asked:
+        for items in pushes:
             if type(items) is PushRun and items.is_minted:
                 continue
             for item in items:
                 if not item.is_minted and item.partition in queue.partitions:
                     wanted.setdefault(queue.partitions[item.partition], set()).add(item.transaction_id)
-        return Arrivals(queue.log.next_seq, self._index.ids.seqs(wanted))
+        return PendingAppend(queue.log.next_seq, self._index.ids.seqs(wanted))
 
-    def _all_new(self, queue: OpenQueue, asked: Iterable[Sequence[PushItem]]) -> Arrivals | None:
-        """Arrivals for messages whose ids were all given and are all new, as most are: one look for all of them."""
+    def _all_new(self, queue: OpenQueue, pushes: Iterable[Sequence[PushItem]]) -> PendingAppend | None:
+        """For messages whose ids were all given and are all new, as most are: one look for all of them."""
         options = queue.info.options
         if options.max_size or options.encryption_enabled:
             return None  # it may refuse some, and those must leave nothing behind
         names: list[str] = []
         ids: list[str] = []
-        for items in asked:
+        for items in pushes:
             if type(items) is PushRun:
                 if items.is_minted:
                     return None
@@ -172,18 +180,20 @@ class Pusher:
         claim = self._index.ids.claim(first_seq, [numbers[name] for name in names], ids)
         if claim is Claim.REFUSED:
             return None
-        return Arrivals(first_seq, {}, are_ids_new=True, are_ids_indexed=claim is Claim.INDEXED)
+        return PendingAppend(first_seq, {}, are_ids_new=True, are_ids_indexed=claim is Claim.INDEXED)
 
     def _check_room(
-        self, queue: OpenQueue, arrivals: Arrivals, items: Sequence[PushItem], *, is_urgent: bool = False
+        self, queue: OpenQueue, arrivals: PendingAppend, items: Sequence[PushItem], *, is_urgent: bool = False
     ) -> None:
         """Duplicates need no room."""
         limit = queue.info.options.max_size
         if not limit:
             return
         new = {(item.partition, item.transaction_id) for item in items if not self._is_taken(queue, item, arrivals)}
-        if new and (waiting := self.waiting(queue, is_urgent=is_urgent)) + arrivals.count + len(new) > limit:
-            raise QueueFull(queue.info.name, waiting + arrivals.count, limit)
+        if new:
+            waiting = self.waiting(queue, is_urgent=is_urgent) + arrivals.count
+            if refused := refused_for_room(queue.info.name, limit, waiting, len(new)):
+                raise refused
 
     def waiting(self, queue: OpenQueue, *, is_urgent: bool = False) -> int:
         """Messages that wait for the group that is furthest behind.
@@ -207,15 +217,17 @@ class Pusher:
             if queue is not None and queue.info.options.max_size:
                 self.waiting(queue)
 
-    def _is_taken(self, queue: OpenQueue, item: PushItem, arrivals: Arrivals) -> bool:
+    def _is_taken(self, queue: OpenQueue, item: PushItem, arrivals: PendingAppend) -> bool:
         key = queue.partitions.get(item.partition, 0), item.transaction_id
         return not item.is_minted and key in arrivals.taken_ids
 
     def _check_sealed(self, queue: OpenQueue, items: Sequence[PushItem]) -> None:
-        if queue.info.options.encryption_enabled and not all(is_sealed(item.payload) for item in items):
-            raise PayloadInClear(queue.info.name)
+        if queue.info.options.encryption_enabled and (
+            refused := refused_in_clear(queue.info.name, (item.payload for item in items))
+        ):
+            raise refused
 
-    def _accept(self, queue: OpenQueue, items: Sequence[PushItem], arrivals: Arrivals) -> Sequence[Pushed]:
+    def _accept(self, queue: OpenQueue, items: Sequence[PushItem], arrivals: PendingAppend) -> Sequence[Pushed]:
         seq = arrivals.first_seq + arrivals.count
         if type(items) is PushRun and (items.is_minted or arrivals.are_ids_new):
             number = self._queues.partition_id(queue, items.partition)
@@ -241,7 +253,7 @@ class Pusher:
         arrivals.add(new, [numbers[item.partition] for item in new])
         return answers
 
-    def _store(self, queue: OpenQueue, arrivals: Arrivals, tag: bytes) -> None:
+    def _store(self, queue: OpenQueue, arrivals: PendingAppend, tag: bytes) -> None:
         if not arrivals.count:
             return
         try:
@@ -249,7 +261,7 @@ class Pusher:
         finally:
             self._index_ids(arrivals, queue.log.next_seq, is_tagged=tag != NO_TAG)
 
-    def _index_ids(self, arrivals: Arrivals, stop_seq: int, *, is_tagged: bool) -> None:
+    def _index_ids(self, arrivals: PendingAppend, stop_seq: int, *, is_tagged: bool) -> None:
         """Those of the messages below `stop_seq`: of several records, one may have been written and the next not."""
         index = self._index.ids
         if not arrivals.are_ids_indexed:
@@ -257,7 +269,7 @@ class Pusher:
         elif arrivals.first_seq + arrivals.count > stop_seq:
             index.give_back(stop_seq, arrivals.partition_ids, [item.transaction_id for item in arrivals])
 
-    def _append(self, queue: OpenQueue, arrivals: Arrivals, tag: bytes) -> None:
+    def _append(self, queue: OpenQueue, arrivals: PendingAppend, tag: bytes) -> None:
         now_us = self._clock.now_us()
         for places, parts in arrivals.records():
             runs = as_runs(parts)
@@ -271,7 +283,7 @@ class Pusher:
             index(queue, place.first_seq, place.position, shares, now_us)
 
 
-def _refuse_unstored(requests: Sequence[Request], next_seq: int, failed: AppendFailed) -> None:
+def _refuse_unstored(requests: Sequence[PendingPush], next_seq: int, failed: AppendFailed) -> None:
     """Messages below `next_seq` are in the log: of several records, one may have been written and the next not."""
     for request in requests:
         seqs = [answer.seq for answer in request.answers]

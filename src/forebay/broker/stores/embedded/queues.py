@@ -5,9 +5,7 @@ All of it can be made again from the database and the logs, and is, when a cycle
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +14,9 @@ import msgspec
 
 from forebay.broker.messages import PushItem
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.ready import ReadyList
+from forebay.broker.stores.embedded.turn import NotYet, Turn
 from forebay.broker.stores.embedded.waiting_count import WaitingCount
 from forebay.clock import Clock
 from forebay.commitlog import CommitLog, LogOptions
@@ -24,7 +24,7 @@ from forebay.commitlog.layout import QUARANTINE, QUEUES, foreign_names
 from forebay.commitlog.manifest import ManifestStore
 from forebay.commitlog.recovery import sign_of_messages
 from forebay.errors import DiskFull, LogUnopenable, StoreUnavailable, Transient, UnknownQueue
-from forebay.filesystem import Filesystem, Kind, is_disk_full
+from forebay.filesystem import Filesystem, Kind, is_disk_full, remove_tree
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of
 
 logger = logging.getLogger(__name__)
@@ -82,11 +82,12 @@ class Queues:
         self._last_number = 0
         self._made: list[tuple[OpenQueue, str | None]] = []
         """What was made in this cycle: a partition, or with None the queue itself."""
+        self._turn = Turn()
 
     def load(self) -> None:
         """Open every queue that the database knows."""
         self._read()
-        row = self._database.one("SELECT seq FROM sqlite_sequence WHERE name = 'queues'")
+        row = self._database.one(query("queue_last_number"))
         names = self._filesystem.list_directory(self._directory / QUEUES)
         numbers = {int(name) for name in names if name.isdecimal()}
         self._last_number = max([0, *numbers, *(row or ())])
@@ -107,11 +108,11 @@ class Queues:
         has_more = filesystem.status(path / QUARANTINE).kind is not Kind.ABSENT or foreign_names(filesystem, path)
         if has_messages or has_more:
             return False
-        remove_directory(path)
+        remove_tree(filesystem, path)
         return True
 
     def _read(self) -> None:
-        for row in self._database.all("SELECT id, name, namespace, task, options, created_us FROM queues ORDER BY id"):
+        for row in self._database.all(query("queues_load")):
             self._open(*row)
 
     def _open(self, queue_id: int, name: str, namespace: str, task: str, options: bytes, created_us: int) -> OpenQueue:
@@ -119,11 +120,9 @@ class Queues:
         known = self.by_id.get(queue_id) or self.forgotten.pop(queue_id, None)
         log = known.log if known else self._open_log(queue_id)
         queue = OpenQueue(queue_id, info, log)
-        rows = self._database.all("SELECT name, id FROM partitions WHERE queue_id = ?", (queue_id,))
+        rows = self._database.all(query("partitions_load"), (queue_id,))
         queue.partitions = dict(rows)
-        for group_id, group, start_seq in self._database.all(
-            "SELECT id, name, start_seq FROM groups WHERE queue_id = ?", (queue_id,)
-        ):
+        for group_id, group, start_seq in self._database.all(query("groups_load"), (queue_id,)):
             queue.groups[group] = Group(group_id, group, start_seq)
         self.by_name[name] = self.by_id[queue_id] = queue
         return queue
@@ -147,9 +146,9 @@ class Queues:
                 known_group = self.by_id[queue_id].groups.get(name)
                 if known_group is not None:
                     known_group.last_active_us = group.last_active_us
-        known = {row[0] for row in self._database.all("SELECT id FROM queues")}
+        known = {row[0] for row in self._database.all(query("queue_numbers"))}
         for queue_id in set(before) - known:
-            # It was made in what was rolled back, so no client was told of anything in its log.
+            # It was made in what was rolled back, so no client has a response about anything in its log.
             self.forgotten[queue_id] = self.by_id.pop(queue_id)
 
     def existing(self, name: str) -> OpenQueue:
@@ -172,9 +171,9 @@ class Queues:
             self._clock.now_us(),
         )
         # Counted here: a rollback would set the database's own count back, and the next queue would find a log that
-        # somebody else has written.
+        # another program has written.
         self._last_number += 1
-        statement = "INSERT INTO queues (id, name, namespace, task, options, created_us) VALUES (?, ?, ?, ?, ?, ?)"
+        statement = query("queue_add")
         try:
             with self._database.savepoint():
                 self._database.do(statement, (self._last_number, *values))
@@ -188,10 +187,22 @@ class Queues:
         self._made.append((queue, None))
         return queue
 
-    def make_all(self, items: Sequence[PushItem]) -> None:
-        """The queues of these messages."""
-        for item in items:
-            self.made(item.queue, item.namespace, item.task)
+    def made_in_turn(self, item: PushItem) -> OpenQueue:
+        """The message's queue; raises `NotYet` when enough were made in this cycle."""
+        found = self.by_name.get(item.queue)
+        if found is not None:
+            return found
+        with self._turn.one_more():
+            return self.made(item.queue, item.namespace, item.task)
+
+    def make_some(self, items: Sequence[PushItem]) -> int:
+        """The queues of these messages, as many as this cycle has time for; returns how many that were."""
+        for count, item in enumerate(items):
+            try:
+                self.made_in_turn(item)
+            except NotYet:
+                return count
+        return len(items)
 
     def _not_made(self, name: str, error: LogUnopenable | OSError) -> Transient:
         cause = error if isinstance(error, OSError) else error.__cause__
@@ -205,7 +216,7 @@ class Queues:
         info = queue.info
         queue.info = Queue(name, namespace or info.namespace, task or info.task, options, info.created_us)
         self._database.do(
-            "UPDATE queues SET options = ?, namespace = ?, task = ? WHERE id = ?",
+            query("queue_configure"),
             (_encode_options(options), queue.info.namespace, queue.info.task, queue.queue_id),
         )
         for group in queue.groups.values():
@@ -215,10 +226,7 @@ class Queues:
     def partition_id(self, queue: OpenQueue, name: str) -> int:
         found = queue.partitions.get(name)
         if found is None:
-            statement = (
-                "INSERT INTO partitions (queue_id, name, floor_seq) VALUES (?1, ?2, coalesce("
-                "(SELECT floor_seq FROM removed_partitions WHERE queue_id = ?1 AND name = ?2), 0))"
-            )
+            statement = query("partition_add")
             found = queue.partitions[name] = self._database.insert(statement, (queue.queue_id, name))
             self._made.append((queue, name))
         return found
@@ -233,7 +241,7 @@ class Queues:
             queue, partition = self._made.pop()
             if partition is None:
                 del self.by_name[queue.info.name]
-                # No client was told of anything in its log.
+                # No client has a response about anything in its log.
                 self._let_go(self.by_id.pop(queue.queue_id))
             else:
                 queue.forget_partition(partition)
@@ -244,8 +252,9 @@ class Queues:
             queue.waiting = None
 
     def keep_made(self) -> None:
-        """What was made so far stays."""
+        """What was made so far stays: another cycle begins."""
         self._made.clear()
+        self._turn.begin()
 
     def of_wire_id(self, wire_id: str) -> tuple[OpenQueue, int] | None:
         """Queue and partition of an id that a client sent; None for anything that is none of ours."""
@@ -279,17 +288,10 @@ class Queues:
     def _remove_left_over(self) -> None:
         """What cannot be removed now, for want of file handles say, is removed after a later cycle."""
         for number in list(self._left_over):
-            remove_directory(self._log_path(number))
-            if not self._log_path(number).exists():
+            remove_tree(self._filesystem, self._log_path(number))
+            if self._filesystem.status(self._log_path(number)).kind is Kind.ABSENT:
                 self._left_over.remove(number)
 
     def close(self) -> None:
         for queue in self.by_id.values():
             queue.log.close()
-
-
-def remove_directory(path: Path) -> None:
-    shutil.rmtree(path, ignore_errors=True)
-    # One that is empty goes without a file handle, should that be what is missing.
-    with contextlib.suppress(OSError):
-        path.rmdir()

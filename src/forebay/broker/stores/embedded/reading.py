@@ -1,7 +1,7 @@
 """Ranges of a queue as Arrow batches, read beside the store's thread.
 
-The thread is asked once: which log, and the seq up to which it is settled. Everything else is read by whoever wants the
-batches: records from the log, and from the database, through a connection that can only read, what does not count
+The store's thread is called once: which log, and the seq up to which it is settled. All else is read by the reader of
+the batches: records from the log, and from the database, through a connection that can only read, what does not count
 (records of transactions that were not committed, messages below their partition's floor, deleted ones).
 """
 
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from forebay.broker.arrow import outgoing
 from forebay.broker.bulk import LostSpan, QueueBounds, RangeRequest, identity_of
+from forebay.broker.stores.embedded.queries import query
 from forebay.commitlog import CommitLog
 from forebay.commitlog.block import NO_TAG
 from forebay.errors import DamagedRange, RangeGone, RangeIncomplete, UnknownQueue
@@ -46,13 +47,7 @@ class RangeReader:
 
     def _floors(self) -> dict[str, int]:
         """Of partitions, also of those that were removed, up to where their messages do not count."""
-        return dict(
-            self._all(
-                "SELECT name, max(floor_seq) FROM (SELECT name, floor_seq FROM partitions WHERE queue_id = ?1 "
-                "AND floor_seq > 0 UNION ALL SELECT name, floor_seq FROM removed_partitions WHERE queue_id = ?1) "
-                "GROUP BY name"
-            )
-        )
+        return dict(self._all(query("floors")))
 
     def close(self) -> None:
         self._database.close()
@@ -67,8 +62,8 @@ class RangeReader:
         return self._database.execute(statement, (self.queue.queue_id, *values)).fetchall()
 
     def bounds(self, time_us: int | None, partitions: Sequence[str] = ()) -> QueueBounds:
-        [(size,)] = self._all("SELECT coalesce(sum(size), 0) FROM partitions WHERE queue_id = ?")
-        first, end = self._first_seq(), self.queue.next_seq
+        [(size,)] = self._all(query("queue_size"))
+        first, end = self.first_seq(), self.queue.next_seq
         at_time = None
         if time_us is not None:
             later = self.queue.log.read_created_between(time_us, CREATED_US_MAX + 1, on_damage=self.damage.append)
@@ -78,7 +73,7 @@ class RangeReader:
         return QueueBounds(first, end, size, at_time, self._identity(), *gone)
 
     def _identity(self) -> str:
-        rows = self._all("SELECT created_us FROM queues WHERE id = ?")
+        rows = self._all(query("queue_created"))
         if not rows:
             raise UnknownQueue(self.queue.name)
         return identity_of(self.queue.queue_id, rows[0][0])
@@ -86,8 +81,7 @@ class RangeReader:
     def _removed_seq(self, partitions: Sequence[str]) -> int:
         """The last message that retention removed; of partitions that are gone it is not known which they were."""
         [(seq,)] = self._all(
-            "SELECT max(q.gone_seq, coalesce((SELECT max(p.floor_seq) FROM partitions p WHERE p.queue_id = q.id "
-            "AND (?2 = '[]' OR p.name IN (SELECT value FROM json_each(?2)))), 0)) FROM queues q WHERE q.id = ?1",
+            query("removed_seq"),
             json.dumps(list(partitions)),
         ) or [(0,)]
         return int(seq)
@@ -95,27 +89,18 @@ class RangeReader:
     def _lost(self, partitions: Sequence[str]) -> tuple[LostSpan, ...]:
         """What is known to be lost; where the partition is not known, it may be of any."""
         rows = self._all(
-            "SELECT l.first_seq, l.last_seq, l.messages FROM lost_messages l LEFT JOIN partitions p "
-            "ON p.id = l.partition_id WHERE l.queue_id = ?1 AND (?2 = '[]' OR p.name IS NULL "
-            "OR p.name IN (SELECT value FROM json_each(?2))) ORDER BY l.first_seq",
+            query("losses_of_queue"),
             json.dumps(list(partitions)),
         )
         return tuple(LostSpan(*row) for row in rows)
 
-    def _first_seq(self) -> int:
+    def first_seq(self) -> int:
         """The oldest message kept.
 
         The index knows the first message of each record and partition. Where that one was removed, only the record
         says which of the others is next, and it may be large: it is read then, and not before.
         """
-        rows = self._all(
-            "SELECT max(b.first_seq, p.floor_seq + 1) AS seq, b.first_seq > p.floor_seq AND NOT EXISTS "
-            "(SELECT 1 FROM deleted_messages d WHERE d.partition_id = p.id AND d.seq = b.first_seq) AS is_kept "
-            "FROM partitions p JOIN blocks b ON b.partition_id = p.id "
-            "AND b.first_seq = (SELECT min(first_seq) FROM blocks WHERE partition_id = p.id AND position >= 0) "
-            "WHERE p.queue_id = ? "
-            "ORDER BY seq, is_kept DESC LIMIT 1"
-        )
+        rows = self._all(query("first_seq"))
         if not rows:
             return self.queue.next_seq
         [(lowest, is_kept)] = rows
@@ -131,7 +116,7 @@ class RangeReader:
         if not wanted.partitions:
             # What the log does not hold any more is gone, be it of partitions that an older Forebay has forgotten.
             removed_seq = max(removed_seq, self.queue.log.first_seq - 1)
-        first = outgoing.checked_start(wanted, self._first_seq(), removed_seq)
+        first = outgoing.checked_start(wanted, self.first_seq(), removed_seq)
         self._check_complete(wanted)
         last = self.queue.next_seq - 1
         last = last if wanted.to_seq is None else min(wanted.to_seq, last)
@@ -160,20 +145,24 @@ class RangeReader:
             yield batch
 
     def _stored(self, first: int, last: int, wanted: RangeRequest | None = None) -> Iterator[pa.RecordBatch]:
-        """The messages of committed records. A damage that takes what is wanted is told before what is behind it."""
+        """The messages of committed records. A damage within what is wanted raises before what is behind it."""
 
         def on_damage(damage: DamagedRange) -> None:
             self.damage.append(damage)
-            if wanted is not None and wanted.removed_up_to is not None and self._is_loss(damage, wanted):
+            if wanted is None or wanted.removed_up_to is None:
+                return
+            if self._is_loss(damage, wanted):
                 end = last if damage.last_seq is None else damage.last_seq
                 raise RangeIncomplete(wanted.queue, damage.first_seq, end, "damage")
+            # Another reader may have met the same since this one began, and then it is noted by now.
+            self._check_complete(wanted)
 
         found = self.queue.log.read_records(first, last, on_damage=on_damage)
         with contextlib.closing(found) as records:  # type: ignore[type-var]
             for record in records:
                 tag, batch = record.tag_and_batch()
                 if tag not in self._committed:
-                    found = self._database.execute("SELECT 1 FROM committed_tags WHERE tag = ?", (tag,)).fetchone()
+                    found = self._database.execute(query("tag_is_committed"), (tag,)).fetchone()
                     self._committed[tag] = found is not None
                 if not self._committed[tag]:
                     self._check_kept(record.header.first_seq)
@@ -185,9 +174,7 @@ class RangeReader:
         """Whether messages of the partitions go with it that count until now. Noted, they are found by `_lost`."""
         end = self.queue.next_seq - 1 if damage.last_seq is None else damage.last_seq
         rows = self._all(
-            "SELECT 1 FROM partitions p JOIN blocks b ON b.partition_id = p.id AND b.first_seq BETWEEN ?2 AND ?3 "
-            "AND b.position >= 0 AND b.last_seq > p.floor_seq "
-            "WHERE p.queue_id = ?1 AND (?4 = '[]' OR p.name IN (SELECT value FROM json_each(?4))) LIMIT 1",
+            query("blocks_any_between"),
             damage.first_seq,
             end,
             json.dumps(list(wanted.partitions)),
@@ -196,15 +183,14 @@ class RangeReader:
 
     def _check_kept(self, seq: int) -> None:
         """A tag is unknown when it was never committed, or when it went because its records had gone (`tags`)."""
-        if not self._all("SELECT 1 FROM queues WHERE id = ?"):
+        if not self._all(query("queue_is_there")):
             raise UnknownQueue(self.queue.name)
         if seq < self.queue.log.first_seq:
             raise RangeGone(f"queue {self.queue.name!r}", seq, self.queue.log.first_seq)
 
     def _deleted(self, first: int, last: int) -> pa.Array | None:
         rows = self._all(
-            "SELECT d.seq FROM partitions p JOIN deleted_messages d ON d.partition_id = p.id "
-            "WHERE p.queue_id = ? AND d.seq BETWEEN ? AND ?",
+            query("deleted_of_queue_between"),
             first,
             last,
         )

@@ -69,7 +69,7 @@ class ReadyList:
         self._ready[partition_id] = None
 
     def drop(self, partition_id: int) -> None:
-        """It has nothing, until somebody adds it again."""
+        """It has nothing, until it is added again."""
         self._ready.pop(partition_id, None)
         self._asleep.pop(partition_id, None)
 

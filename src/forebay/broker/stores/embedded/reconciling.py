@@ -16,6 +16,7 @@ import logging
 
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.losses import Losses
+from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.commitlog.salvage import reported_damage
 from forebay.errors import DamagedRange
@@ -50,21 +51,17 @@ class Reconciler:
         self._losses.note(queue, lost)
         # Nothing is kept below: what is left of the index there tells of messages that are lost.
         floors = self._database.all(
-            "SELECT b.partition_id, max(b.last_seq) FROM partitions p JOIN blocks b ON b.partition_id = p.id "
-            "AND b.first_seq < ? WHERE p.queue_id = ? GROUP BY b.partition_id",
+            query("blocks_before"),
             (first_seq, queue.queue_id),
         )
         for number, floor_seq in floors:
-            self._database.do("UPDATE partitions SET floor_seq = max(floor_seq, ?) WHERE id = ?", (floor_seq, number))
-            self._database.do("DELETE FROM blocks WHERE partition_id = ? AND last_seq <= ?", (number, floor_seq))
+            self._database.do(query("partition_raise_floor"), (floor_seq, number))
+            self._database.do(query("blocks_delete_upto"), (number, floor_seq))
 
     def _note_missing_ends(self) -> list[tuple[OpenQueue, int]]:
         """The queues of which the index knows more than the log, each with the last seq that was given out."""
         ahead = []
-        known = self._database.all(
-            "SELECT id, max(indexed_seq, coalesce((SELECT max(last_seq) FROM partitions WHERE queue_id = q.id), 0)) "
-            "FROM queues q"
-        )
+        known = self._database.all(query("queues_last_seqs"))
         for queue_id, last_seq in known:
             queue = self._queues.by_id[queue_id]
             next_seq = queue.log.next_seq

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class StoredRecord:
-    """The messages of one record, by their place in it. Columns are made when they are first asked for."""
+    """The messages of one record, by their place in it. Columns are made when they are first read."""
 
     __slots__ = ("_created_us", "_flags", "_has_binary", "_ids", "_partitions", "_plain", "count", "first_seq",
                  "left", "size")  # fmt: skip
@@ -32,7 +32,7 @@ class StoredRecord:
         self.count = plain.count
         self.first_seq = plain.first_seq
         self.left = plain.count
-        """How many of its messages nobody has fetched since it was read."""
+        """How many of its messages were not fetched since it was read."""
         self.size = plain.size + _MESSAGE_OVERHEAD_BYTES * plain.count
         self._flags = plain.flags()
         self._has_binary = any(flags & PAYLOAD_IS_BINARY for flags in set(self._flags))

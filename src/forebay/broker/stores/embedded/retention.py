@@ -4,7 +4,7 @@ A partition's *floor* is the last seq that is gone from it: nothing up to it is 
 Disk space comes back when a whole segment of the log is below all floors.
 
 What goes is planned beside the store's thread (`retention_plan`), and found by walking through the log once, for all
-partitions of the queue, in pieces: between two of them the store's thread does what others have asked for.
+partitions of the queue, in pieces: between two of them the store's thread serves other requests.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from forebay.broker.queue_rules import keeps_everything
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.popping import Popper
+from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.records import StoredRecord
 from forebay.broker.stores.embedded.retention_plan import Plan, Span
 from forebay.errors import ForebayError
-from forebay.model.queue import QueueOptions
 
 logger = logging.getLogger(__name__)
 
@@ -88,10 +89,6 @@ class _Walk:
 _NOTHING = Span(0, 1, 0)
 
 
-def _is_limited(options: QueueOptions) -> bool:
-    return bool(options.kept_seconds or options.completed_kept_seconds)
-
-
 class Retention:
     def __init__(
         self,
@@ -112,7 +109,7 @@ class Retention:
 
     def queues(self) -> list[str]:
         """Those that do not keep everything."""
-        return [name for name, queue in self._queues.by_name.items() if _is_limited(queue.info.options)]
+        return [name for name, queue in self._queues.by_name.items() if not keeps_everything(queue.info.options)]
 
     def prune_tags(self, queue_id: int) -> bool:
         """Remove some tags that the log does not hold any more; returns whether there may be others."""
@@ -127,14 +124,23 @@ class Retention:
         walk = _Walk(plan, self._deleted(queue), from_seq)
         walk.through(self._records(queue, from_seq))
         removed = 0
-        statement = "SELECT min(seq) - 1 FROM holds WHERE queue_id = ? AND until_us > ?"
+        statement = query("held_by_readers")
         (held_seq,) = self._database.one(statement, (queue.queue_id, now_us))
+        needed_seq = self._needed_seq(queue) if plan.spares_parcels else None
         for number, share in walk.found.items():
+            if needed_seq is not None and share.last_seq >= needed_seq:
+                continue
             is_read = held_seq is None or share.last_seq <= held_seq
             if share.last_seq <= plan.old_seq or (is_read and share.last_seq <= self._done_seq(queue, number)):
                 self._raise_floor(queue, number, share)
                 removed += share.messages
         return removed, walk.next_seq
+
+    def _needed_seq(self, queue: OpenQueue) -> int | None:
+        """The first message that an unfinished parcel needs, as things stand now."""
+        values = {"queue_id": queue.queue_id}
+        found: int | None = self._database.execute(query("held_by_parcels"), values).fetchone()[0]
+        return found
 
     def _done_seq(self, queue: OpenQueue, number: int) -> int:
         """The last message of the partition that every group has finished, as things stand now."""
@@ -151,7 +157,7 @@ class Retention:
 
     def _deleted(self, queue: OpenQueue) -> set[int]:
         rows = self._database.all(
-            "SELECT d.seq FROM deleted_messages d JOIN partitions p ON p.id = d.partition_id WHERE p.queue_id = ?",
+            query("deleted_of_queue"),
             (queue.queue_id,),
         )
         return {seq for (seq,) in rows}
@@ -160,13 +166,12 @@ class Retention:
         floor = share.last_seq
         queue.waiting = None
         self._database.do(
-            "UPDATE partitions SET floor_seq = ?1, removed = removed + ?2, "
-            "size = CASE WHEN pushed > removed + ?2 THEN max(size - ?3, 0) ELSE 0 END WHERE id = ?4",
+            query("partition_remove_upto"),
             (floor, share.messages, share.size_bytes, number),
         )
-        self._database.do("DELETE FROM blocks WHERE partition_id = ? AND last_seq <= ?", (number, floor))
-        self._database.do("DELETE FROM transaction_ids WHERE partition_id = ? AND seq <= ?", (number, floor))
-        self._database.do("DELETE FROM deleted_messages WHERE partition_id = ? AND seq <= ?", (number, floor))
+        self._database.do(query("blocks_delete_upto"), (number, floor))
+        self._database.do(query("ids_delete_upto"), (number, floor))
+        self._database.do(query("deleted_forget_upto"), (number, floor))
         for group in queue.groups.values():
             # What it waits for may be gone: a lease on nothing is over.
             if group.ready is not None and group.ready.wakes_us(number) is not None:
@@ -178,7 +183,7 @@ class Retention:
         self._to_truncate[queue_id] = seq
 
     def truncate_logs(self) -> None:
-        """Give the segments back, now that it is on the disk that nobody needs them. What fails is left for later."""
+        """Give the segments back, now that the disk says that they are not needed. What fails is left for later."""
         while self._to_truncate:
             queue_id, seq = self._to_truncate.popitem()
             queue = self._queues.by_id.get(queue_id)

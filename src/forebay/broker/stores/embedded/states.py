@@ -7,8 +7,9 @@ from forebay.broker.delivery import DeliveryState
 from forebay.broker.stores.embedded import lease_rows
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.fetching import Fetcher
-from forebay.broker.stores.embedded.index import PARTITION_COLUMNS, MessageIndex, Partition
+from forebay.broker.stores.embedded.index import MessageIndex, Partition
 from forebay.broker.stores.embedded.lease_rows import FreshLease
+from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.errors import InvariantBroken
 
@@ -21,31 +22,24 @@ class States:
         self._fetcher = fetcher
 
     def partition(self, partition_id: int) -> Partition:
-        statement = f"SELECT {PARTITION_COLUMNS} FROM partitions p WHERE p.id = ?"
-        return Partition(*self._database.one(statement, (partition_id,)))
+        return Partition(*self._database.one(query("partition_find"), (partition_id,)))
 
     def partition_and_state(self, group: Group, partition_id: int) -> tuple[Partition, DeliveryState] | None:
         """Both in one step, as every claim and every answer needs them; None when there is no such partition."""
-        row = self._database.one(
-            f"SELECT {PARTITION_COLUMNS}, s.state FROM partitions p LEFT JOIN states s "
-            "ON s.group_id = ? AND s.partition_id = p.id WHERE p.id = ?",
-            (group.group_id, partition_id),
-        )
+        row = self._database.one(query("partition_and_state"), (group.group_id, partition_id))
         if row is None:
             return None
         partition = Partition(*row[:-1])
         return partition, self.decoded(group, partition, row[-1])
 
     def state(self, group: Group, partition: Partition) -> DeliveryState:
-        row = self._database.one(
-            "SELECT state FROM states WHERE group_id = ? AND partition_id = ?", (group.group_id, partition.partition_id)
-        )
+        row = self._database.one(query("state_find"), (group.group_id, partition.partition_id))
         return self.decoded(group, partition, row[0] if row else None)
 
     def cursor_seq(self, group: Group, partition: Partition) -> int:
         """Up to there everything is finished for the group; a little behind, where messages were deleted since."""
         row = self._database.one(
-            "SELECT cursor_seq FROM states WHERE group_id = ? AND partition_id = ?",
+            query("state_cursor"),
             (group.group_id, partition.partition_id),
         )
         return int(row[0]) if row else max(group.start_seq, partition.floor_seq)
@@ -89,9 +83,7 @@ class States:
         """The messages behind `after_seq` that were deleted one by one."""
         if not partition.has_deleted:
             return frozenset()
-        rows = self._database.all(
-            "SELECT seq FROM deleted_messages WHERE partition_id = ? AND seq > ?", (partition.partition_id, after_seq)
-        )
+        rows = self._database.all(query("deleted_after"), (partition.partition_id, after_seq))
         return frozenset(seq for (seq,) in rows)
 
     def save(self, group: Group, partition_id: int, state: DeliveryState) -> None:
@@ -102,18 +94,13 @@ class States:
     ) -> None:
         """The same state for all partitions of the queue between those numbers, or for one of them."""
         self._database.do(
-            "INSERT OR REPLACE INTO states (group_id, partition_id, cursor_seq, lease_id, state, has_pending) "
-            "SELECT ?1, id, ?2, '', ?3, 0 FROM partitions NOT INDEXED WHERE id BETWEEN ?6 AND ?7 "
-            "AND queue_id = ?4 AND (?5 IS NULL OR name = ?5)",
+            query("states_save_all"),
             (group.group_id, state.cursor_seq, delivery.encode_state(state), queue.queue_id, partition, *numbers),
         )
 
     def save_encoded(self, group: Group, partition_id: int, state: DeliveryState | FreshLease, encoded: bytes) -> None:
         self._database.do(
-            "INSERT INTO states (group_id, partition_id, cursor_seq, lease_id, state, has_pending) "
-            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (group_id, partition_id) DO UPDATE SET "
-            "cursor_seq = excluded.cursor_seq, lease_id = excluded.lease_id, state = excluded.state, "
-            "has_pending = excluded.has_pending",
+            query("state_save"),
             (group.group_id, partition_id, state.cursor_seq, state.lease_id, encoded, _has_pending(state)),
         )
 

@@ -49,7 +49,7 @@ class StoreBulk(StoreCalls):
         return self._in_thread(batches, reader)
 
     async def _in_thread(self, batches: Iterator[pa.RecordBatch], reader: RangeReader) -> AsyncIterator[pa.RecordBatch]:
-        """Batches as they are asked for, each read in a thread."""
+        """Batches as the caller iterates, each read in a thread."""
         try:
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 yield batch
@@ -69,8 +69,7 @@ class StoreBulk(StoreCalls):
         staged = Staged(stage_id, content)
         stages = self._engine.stages
         found = self._engine.queues.by_name.get(queue)
-        if found is not None and found.info.options.encryption_enabled:
-            check_sealed(queue, batches)
+        check_sealed(found.info if found else None, batches)
         await asyncio.to_thread(stages.write, stage_id, batches)
         try:
             return await self._call(lambda: stages.add(queue, name, staged), synced=True)

@@ -11,12 +11,14 @@ from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.data_directory import DATABASE_FILE, read_only
 from forebay.broker.stores.embedded.engine import Engine
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
-from forebay.broker.stores.embedded.waiting_count import StillCounting
-from forebay.broker.stores.embedded.work_line import WorkLine
+from forebay.broker.stores.embedded.special_lags import KnownPlaces
+from forebay.broker.stores.embedded.store_thread import StoreThread
+from forebay.broker.stores.embedded.turn import NotYet
 from forebay.clock import Clock, SystemClock
 from forebay.commitlog import LogOptions
 from forebay.errors import StoreUnavailable
 from forebay.filesystem import Filesystem, RealFilesystem
+from forebay.model.histogram import Histogram
 
 T = TypeVar("T")
 
@@ -37,7 +39,9 @@ class StoreCalls:
         self._options = options or LogOptions()
         self._clock = clock or SystemClock()
         self._filesystem = filesystem or RealFilesystem()
-        self._line: WorkLine | None = None
+        self._line: StoreThread | None = None
+        self._known_places = KnownPlaces()
+        self._commit_times = Histogram()
         self.recovered_messages = 0
 
     async def open(self, on_available: Waker) -> None:
@@ -45,7 +49,7 @@ class StoreCalls:
             Engine, self._directory, self._options, self._clock, self._filesystem, on_available
         )
         self.recovered_messages = self._engine.recovered_messages
-        self._line = WorkLine(self._engine.cycle, self._engine.close)
+        self._line = StoreThread(self._engine.cycle, self._engine.close, self._commit_times)
 
     async def close(self) -> None:
         if self._line is not None:
@@ -59,10 +63,10 @@ class StoreCalls:
         while True:
             try:
                 return await self._open_line().submit(call, synced=synced)  # type: ignore[no-any-return]
-            except StillCounting:
+            except NotYet:
                 continue  # in another cycle, so that others get their turn
 
-    def _open_line(self) -> WorkLine:
+    def _open_line(self) -> StoreThread:
         if self._line is None:
             raise StoreUnavailable(f"{self._directory}: the store is closed")
         return self._line

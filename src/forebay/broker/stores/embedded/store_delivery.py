@@ -22,15 +22,11 @@ from forebay.broker.push_run import PushRun
 from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
 from forebay.broker.stores.embedded.figures import partitions_behind
 from forebay.broker.stores.embedded.popping import CUT_SHORT, PARTITIONS_LISTED_AT_ONCE_MAX
-from forebay.broker.stores.embedded.pushing import Request
+from forebay.broker.stores.embedded.pushing import PendingPush
 from forebay.broker.stores.embedded.store_calls import StoreCalls
-from forebay.broker.stores.embedded.waiting_count import StillCounting
+from forebay.broker.stores.embedded.transactions import QUEUES_AT_ONCE_MAX
+from forebay.broker.stores.embedded.turn import NotYet
 from forebay.errors import ForebayError, StoreUnavailable
-
-QUEUES_MADE_AT_ONCE_MAX = 8
-"""By one request, in one cycle: each takes the disk some milliseconds."""
-QUEUES_PUSHED_AT_ONCE_MAX = 64
-"""By one request, in one cycle: each takes a sync of its own."""
 
 
 class StoreDelivery(StoreCalls):
@@ -41,52 +37,55 @@ class StoreDelivery(StoreCalls):
             # Here, where the ids were made a moment ago. The store's thread is on another processor.
             items.id_block()
         if len(items) == 1 or type(items) is PushRun or len({item.queue for item in items}) == 1:
-            request = Request(items)
+            request = PendingPush(items)
             queue = self._engine.queues.by_name.get(request.queue) if items else None
-            if queue is not None and queue.info.options.max_size:
-                return self._push_to_limited(items)
+            if items and (queue is None or queue.info.options.max_size):
+                return self._push_in_turn(items)
             return self._open_line().submit(request, synced=False)
         return self._push_to_several(items)
 
-    async def _push_to_limited(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
+    async def _push_in_turn(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
+        """To one queue, which may have to be made, or to be counted."""
         while True:
             try:
-                return await self._open_line().submit(Request(items), synced=False)  # type: ignore[no-any-return]
-            except StillCounting:
+                return await self._open_line().submit(PendingPush(items), synced=False)  # type: ignore[no-any-return]
+            except NotYet:
                 continue  # in another cycle, so that others get their turn
 
     async def _push_to_several(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        """As a whole, up to so many queues; what goes to more is stored in turns, and answered item by item."""
-        queues = list(dict.fromkeys(item.queue for item in items))
+        """As a whole, up to so many queues; more are stored one after the other, and answered item by item."""
+        places: dict[str, list[int]] = {}
+        for place, item in enumerate(items):
+            places.setdefault(item.queue, []).append(place)
+        if not 0 < len(places) <= QUEUES_AT_ONCE_MAX:
+            return await self._push_one_by_one(items, list(places.values()))
         await self._make_queues(items)
+        transact = partial(self._engine.transactions.transact, items, (), duplicates_abort=False)
+        return (await self._call(transact, synced=True)).pushed
+
+    async def _push_one_by_one(self, items: Sequence[PushItem], queues: Sequence[Sequence[int]]) -> Sequence[Pushed]:
+        """Each queue in a cycle of its own. `queues`: of each the places of its messages."""
         pushed: dict[int, Pushed] = {}
-        for start in range(0, len(queues), QUEUES_PUSHED_AT_ONCE_MAX):
-            chosen = set(queues[start : start + QUEUES_PUSHED_AT_ONCE_MAX])
-            places = [place for place, item in enumerate(items) if item.queue in chosen]
-            transact = self._engine.transactions.transact
+        for places in queues:
             try:
-                outcome = await self._call(
-                    partial(transact, [items[place] for place in places], (), duplicates_abort=False), synced=True
-                )
+                pushed.update(zip(places, await self.push([items[place] for place in places]), strict=True))
             except ForebayError as error:
                 if not pushed:
                     raise
                 is_unknown = isinstance(error, StoreUnavailable) and error.is_outcome_unknown
                 failed = Pushed(UNKNOWN if is_unknown else FAILED, 0, "", str(error))
                 pushed.update(dict.fromkeys(places, failed))
-            else:
-                pushed.update(zip(places, outcome.pushed, strict=True))
         return [pushed[place] for place in range(len(items))]
 
     async def _make_queues(self, items: Sequence[PushItem]) -> None:
-        """Where many queues are to be made, make them first, in turns: each takes the disk some milliseconds."""
+        """Where several queues are to be made, make them first, in turns. One is made with what is stored in it."""
         known = self._engine.queues.by_name
         missing = list({item.queue: item for item in items if item.queue not in known}.values())
-        if len(missing) <= QUEUES_MADE_AT_ONCE_MAX:
+        if len(missing) == 1:
             return
-        for start in range(0, len(missing), QUEUES_MADE_AT_ONCE_MAX):
-            some = missing[start : start + QUEUES_MADE_AT_ONCE_MAX]
-            await self._call(partial(self._engine.queues.make_all, some), synced=True)
+        while missing:
+            made = await self._call(partial(self._engine.queues.make_some, missing), synced=True)
+            missing = missing[made:]
 
     async def pop(self, request: PopRequest) -> Popped:
         if self._needs_lists(request):
@@ -126,16 +125,16 @@ class StoreDelivery(StoreCalls):
         return await self._call(lambda: self._engine.popper.seconds_until_due(request))
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> list[Acknowledged]:
-        return await self._call(lambda: self._engine.answering.acknowledge(acknowledgements))
+        return await self._call(lambda: self._engine.acknowledging.acknowledge(acknowledgements))
 
     async def complete(self, lease_ids: Sequence[str]) -> list[Completed | None]:
-        return await self._call(lambda: [self._engine.answering.complete(lease_id) for lease_id in lease_ids])
+        return await self._call(lambda: [self._engine.acknowledging.complete(lease_id) for lease_id in lease_ids])
 
     async def extend(self, lease_id: str, seconds: int) -> int | None:
-        return await self._call(lambda: self._engine.answering.extend(lease_id, seconds))
+        return await self._call(lambda: self._engine.acknowledging.extend(lease_id, seconds))
 
-    async def release(self, lease_id: str) -> bool:
-        return await self._call(lambda: self._engine.answering.release(lease_id))
+    async def release(self, lease_id: str, *, as_whole: bool = False) -> bool:
+        return await self._call(lambda: self._engine.acknowledging.release(lease_id, as_whole=as_whole))
 
     async def transact(
         self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]

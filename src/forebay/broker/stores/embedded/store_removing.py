@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from forebay.broker.overview import (
@@ -14,18 +14,17 @@ from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
 from forebay.broker.stores.embedded.reading import ReadableQueue
 from forebay.broker.stores.embedded.retention_plan import Plan, Planner
 from forebay.broker.stores.embedded.store_calls import StoreCalls
+from forebay.clock import SECOND_US
 from forebay.errors import Permanent, TooManyOpenFiles
 
 logger = logging.getLogger(__name__)
-
-_SECOND_US = 1_000_000
 
 
 class StoreRemoving(StoreCalls):
     """Everything that takes something away."""
 
     async def delete_queue(self, name: str) -> bool:
-        queue_id = await self._call(lambda: self._engine.overview.delete(name), synced=True)
+        queue_id = await self._call(lambda: self._engine.deletion.delete(name), synced=True)
         if queue_id is not None:
             await self._purge(queue_id)
         return queue_id is not None
@@ -36,7 +35,15 @@ class StoreRemoving(StoreCalls):
             pass
 
     async def delete_group(self, group: str, queue: str | None) -> int:
-        return await self._call(lambda: self._engine.overview.delete_group(group, queue), synced=True)
+        known, gone = await self._call(lambda: self._engine.groups.delete(group, queue), synced=True)
+        await self._purge_groups(gone)
+        return known
+
+    async def _purge_groups(self, numbers: Sequence[int]) -> None:
+        """Remove what deleted groups have left behind, in turns."""
+        for number in numbers:
+            while not await self._call(partial(self._engine.purger.purge_group, number)):
+                pass
 
     async def replay_dead_letters(self, wanted: DeadLetterFilter, *, to_all_groups: bool = False) -> int:
         replay = partial(self._engine.transactions.replay_dead_letters, wanted, to_all_groups)
@@ -74,6 +81,7 @@ class StoreRemoving(StoreCalls):
         total = 0
         for queue_id in await self._call(self._engine.purger.waste):
             await self._purge(queue_id)
+        await self._purge_groups(await self._call(self._engine.purger.waste_of_groups))
         await self._call(self._engine.expiring.note_activity)
         now_us = self._clock.now_us()
         await self._call(lambda: self._engine.expiring.forget_holds(now_us))
@@ -103,9 +111,10 @@ class StoreRemoving(StoreCalls):
         await self._call(self._engine.expiring.note_activity)
         for queue_id, name in await asyncio.to_thread(self._planner().idle_groups, before_us):
             forget = partial(self._engine.expiring.forget_group, queue_id, name, before_us)
-            while (is_forgotten := await self._call(forget, synced=True)) is False:
-                pass
-            total += is_forgotten is True
+            number = await self._call(forget, synced=True)
+            if number is not None:
+                await self._purge_groups([number])
+                total += 1
         return total
 
     async def expire_partitions(self, seconds: float) -> int:
@@ -139,4 +148,4 @@ class StoreRemoving(StoreCalls):
         return total
 
     def _before_us(self, seconds: float) -> int:
-        return self._clock.now_us() - round(seconds * _SECOND_US)
+        return self._clock.now_us() - round(seconds * SECOND_US)

@@ -10,20 +10,43 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
-from forebay.broker.bulk import CommitOutcome, StagesOf
+from forebay.broker.bulk import CommitOutcome, StagesOf, identity_of
 from forebay.broker.messages import Acknowledged, Acknowledgement, PushItem, TransactionOutcome
-from forebay.broker.overview import DeadLetterFilter
-from forebay.broker.stores.embedded.answering import Answering
-from forebay.broker.stores.embedded.committing import StageCommitter, told
+from forebay.broker.overview import DeadLetterFilter, DeadMessage
+from forebay.broker.room_work import (
+    Ask,
+    CommitStages,
+    DeadSeqs,
+    DropStages,
+    Edge,
+    GroupEdge,
+    Now,
+    QueueEdge,
+    QueueGaps,
+    Step,
+    TryAlone,
+    Work,
+    drive,
+    sqlite_values,
+)
+from forebay.broker.stores.embedded.acknowledging import Acknowledging
+from forebay.broker.stores.embedded.committing import StageCommitter, seqs_by_queue
 from forebay.broker.stores.embedded.database import Database
-from forebay.broker.stores.embedded.letters import DeadLetters
+from forebay.broker.stores.embedded.dead_letters import DeadLetters
+from forebay.broker.stores.embedded.group_edges import dead_seqs, gaps_of, group_edge
 from forebay.broker.stores.embedded.pushing import DuplicateInTransaction, Pusher
 from forebay.broker.stores.embedded.queues import Queues
 from forebay.broker.stores.embedded.staging import Stages
 from forebay.errors import ForebayError
+
+T = TypeVar("T")
+
+QUEUES_AT_ONCE_MAX = 8
+"""Stored as a whole by one push, or by one turn of a replay: each takes a sync of its own."""
 
 
 class _Aborted(Exception):
@@ -36,7 +59,7 @@ class Transactions:
         database: Database,
         queues: Queues,
         pusher: Pusher,
-        answering: Answering,
+        acknowledging: Acknowledging,
         letters: DeadLetters,
         stages: Stages,
         committer: StageCommitter,
@@ -44,7 +67,7 @@ class Transactions:
         self._database = database
         self._queues = queues
         self._pusher = pusher
-        self._answering = answering
+        self._acknowledging = acknowledging
         self._letters = letters
         self._stages = stages
         self._committer = committer
@@ -68,13 +91,13 @@ class Transactions:
         self._pusher.be_counted(item.queue for item in pushes)
         try:
             with self._as_a_whole():
-                acknowledged = self._answering.acknowledge(acknowledgements)
+                acknowledged = self._acknowledging.acknowledge(acknowledgements)
                 _check_accepted(acknowledged)
                 if duplicates_abort:
                     self._pusher.refuse_duplicates(pushes)
                 pushed = self._pusher.push_tagged(pushes, uuid.uuid4().bytes)
         except (_Aborted, DuplicateInTransaction, ForebayError) as error:
-            self._answering.take_back(acknowledgements)
+            self._acknowledging.take_back(acknowledgements)
             if isinstance(error, ForebayError):
                 raise
             return TransactionOutcome([], [], str(error))
@@ -85,25 +108,89 @@ class Transactions:
         self, wanted: DeadLetterFilter, to_all_groups: bool, after_id: int, last_id: int
     ) -> list[int]:
         """The next ones of those up to that id; returns which."""
-        letters = self._letters.next(wanted, after_id, last_id)
+        letters = _of_few_queues(self._letters.next(wanted, after_id, last_id))
         if letters:
             self.transact(self._letters.as_items(letters, to_all_groups), (), duplicates_abort=False)
         return self._letters.remove([letter.letter_id for letter in letters])
 
     def commit_stages(self, wanted: StagesOf, stage_ids: Sequence[str]) -> CommitOutcome:
-        decision = self._committer.decide(wanted, stage_ids)
-        if not decision.new:
-            # Its stages stay until they expire: the answer may be lost, and they be committed once more.
-            return decision.outcome()
-        self._pusher.be_counted(decision.new)
+        return self.as_a_whole(lambda: self._commit(wanted, stage_ids))
+
+    def as_a_whole(self, do: Callable[[], tuple[T, Counter[str]]]) -> T:
+        """Do something that may commit stages; it returns its result, and how many messages each queue got."""
         try:
             with self._as_a_whole():
-                outcome = self._committer.commit(wanted, stage_ids, decision, uuid.uuid4().bytes)
+                result, stored = do()
         except ForebayError:
             self._stages.spare_files()
             raise
-        self.stored += told(outcome, decision)
-        return outcome
+        self.stored += stored
+        return result
+
+    def _commit(self, wanted: StagesOf, stage_ids: Sequence[str]) -> tuple[CommitOutcome, Counter[str]]:
+        decision = self._committer.decide(wanted, stage_ids)
+        if not decision.new:
+            # Its stages stay until they expire: the answer may be lost, and they be committed once more.
+            return decision.outcome(), Counter()
+        self._pusher.be_counted(decision.new)
+        outcome = self._committer.commit(wanted, stage_ids, decision, uuid.uuid4().bytes)
+        return outcome, seqs_by_queue(outcome, decision)
+
+    def together(self, begin: Callable[[], Work[T]], now_us: int) -> T:
+        """Another room's work, with what it asks of the store."""
+        stored: Counter[str] = Counter()
+
+        def do(step: Step) -> Any:
+            match step:
+                case Ask(statement, values):
+                    return self._database.execute(statement.sqlite, sqlite_values(values)).fetchall()
+                case Now():
+                    return now_us
+                case QueueEdge(name):
+                    return edge_of(self._queues, name)
+                case QueueGaps():
+                    return gaps_of(self._database.execute, self._queues, step)
+                case GroupEdge():
+                    return group_edge(self._database.execute, self._queues, step, now_us)
+                case DeadSeqs():
+                    return dead_seqs(self._database.execute, step)
+                case CommitStages(wanted, stage_ids):
+                    outcome, added = self._commit(wanted, stage_ids)
+                    stored.update(added)
+                    return outcome
+                case DropStages(wanted):
+                    return self._stages.forget(wanted)
+                case TryAlone(other):
+                    return self._alone(other, do)
+
+        return self.as_a_whole(lambda: (drive(begin(), do), stored))
+
+    def _alone(self, begin: Callable[[], Work[Any]], do: Callable[[Step], Any]) -> Any:
+        try:
+            with self._as_a_whole():
+                return drive(begin(), do)
+        except ForebayError as error:
+            return error
+
+
+def edge_of(queues: Queues, name: str) -> Edge | None:
+    queue = queues.by_name.get(name)
+    if queue is None:
+        return None
+    identity = identity_of(queue.queue_id, queue.info.created_us)
+    return Edge(queue.queue_id, queue.log.first_seq, queue.log.next_seq, identity)
+
+
+def _of_few_queues(letters: Sequence[DeadMessage]) -> list[DeadMessage]:
+    """The first ones: each queue takes a sync of its own, and others wait for all of them."""
+    queues: set[str] = set()
+    chosen = []
+    for letter in letters:
+        queues.add(letter.message.queue)
+        if len(queues) > QUEUES_AT_ONCE_MAX:
+            break
+        chosen.append(letter)
+    return chosen
 
 
 def _check_accepted(acknowledged: Sequence[Acknowledged]) -> None:

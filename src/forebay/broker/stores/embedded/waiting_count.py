@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.partition_lag import Lag, PartitionLag
+from forebay.broker.stores.embedded.queries import query
+from forebay.broker.stores.embedded.special_lags import special_partitions
+from forebay.broker.stores.embedded.turn import NotYet
 from forebay.commitlog import CommitLog
-from forebay.errors import Transient
 
 PIECE_PLACES_MAX = 4_000
 """Partitions, times groups, that are counted before others get their turn: about 20 ms."""
-_LAGS = files("forebay.broker.sql").joinpath("embedded", "figures_lags.sql").read_text()
+_LAGS = query("figures_lags")
 
 
-class StillCounting(Transient):
-    """The number is not known yet. Ask again in another cycle; `EmbeddedStore` does."""
+class StillCounting(NotYet):
+    """The number is not known yet."""
 
     def __init__(self) -> None:
         super().__init__("what waits in the queue is being counted")
@@ -47,19 +48,19 @@ class WaitingCount:
             return
         limit = max(PIECE_PLACES_MAX // max(len(group_ids), 1), 1)
         rows = database.all(
-            "SELECT id, pushed, removed FROM partitions NOT INDEXED WHERE queue_id = ? AND id > ? ORDER BY id LIMIT ?",
+            query("partitions_counts"),
             (queue_id, self._upto, limit),
         )
         pushed = sum(row[1] for row in rows)
         if not self._upto and group_ids:
-            (start_seq,) = database.one("SELECT max(start_seq) FROM groups WHERE queue_id = ?", (queue_id,))
+            (start_seq,) = database.one(query("groups_start_max"), (queue_id,))
             self._ahead_seq = start_seq or 0
         if rows and group_ids:
             lags = self._lags(database, log, queue_id, self._upto, rows[-1][0])
             for group_id in group_ids:
                 self._passed[group_id] += pushed - lags[group_id]
                 (cursor,) = database.one(
-                    "SELECT max(cursor_seq) FROM states WHERE group_id = ? AND partition_id BETWEEN ? AND ?",
+                    query("cursor_max"),
                     (group_id, self._upto + 1, rows[-1][0]),
                 )
                 self._ahead_seq = max(self._ahead_seq, cursor or 0)
@@ -74,8 +75,8 @@ class WaitingCount:
         values = {"queue_id": queue_id, "after_partition": after, "last_partition": last}
         for group_id, left, _, _, special in database.execute(_LAGS, values).fetchall():
             odd = Lag(0, 0, None)
-            for number in map(int, (special or "").split()):
-                odd = odd.joined(single.of(log, group_id, number))
+            for place in special_partitions(special):
+                odd = odd.joined(single.of(log, group_id, place.number))
             lags[group_id] = (left or 0) + odd.messages
         return lags
 

@@ -1,6 +1,6 @@
 """The store on PostgreSQL: one database, any number of servers, nothing that one of them must remember for another.
 
-**Tables** (schema `forebay`, made by `migrations`; the queries are in `broker/sql`, one file each)
+**Tables** (schema `forebay`, made by `migrations`; the queries are in `broker/sql/postgres`, one file each)
 
 | table          | one row per              | columns that need a word                                              |
 |----------------|--------------------------|-----------------------------------------------------------------------|
@@ -24,18 +24,17 @@
 | `stages`       | stage                    | `body`: its rows, as Arrow has them                                   |
 | `queue_commits`| write of an epoch, queue | `rows`, `size_bytes`, `checksum`: what it held, none from before they |
 |                |                          | were noted. `request`: stands for the stages that were named          |
-| `traces`       | event                    | `created_us`: by the clock of the server that was told of it          |
+| `traces`       | event                    | `created_us`: by the clock of the server that received it             |
 | `holds`        | reader that is no group  | `seq`: what is finished from there on is spared, until `until_us`     |
 | `flags`        | switch                   |                                                                       |
-| `waits`        | queue, server            | who wants to be told of pushes; unlogged, worth nothing after a crash |
+| `waits`        | queue, server            | servers to notify of pushes; unlogged, worth nothing after a crash    |
 
-**The way in** (`push_line`). Pushes that wait at the same time share a transaction. It locks its queues' rows, and only
-then are seqs given out; the lock lasts until the commit, so commits become visible in the order of their seqs, and a
-reader that has seen seq 7 can never be shown a 5 later. Pushes to partitions that are known are numbered and written by
-one statement (`known_push`), in one trip, on a connection that the event loop watches (`transaction_stream`); the next
-group leaves before the last one is answered. Any other group asks, decides (`pushing`) and writes, in a thread with a
-connection of its own (`push_thread`, `push_writer`, `wire`). Transactions and replays push on a connection of the pool,
-in the second way.
+**The way in** (`push_batcher`). Pushes that wait at the same time share a transaction. It locks its queues' rows, and
+only then are seqs given out; the lock lasts until the commit, so commits become visible in the order of their seqs, and
+a reader that has seen seq 7 can never be shown a 5 later. Pushes to partitions that are known are numbered and written
+by one statement (`one_trip_push`), in one trip, on a connection that the event loop watches (`transaction_stream`); the
+next group leaves before the last one is answered. Any other group asks, decides (`pushing`) and writes in a transaction
+on a connection of the pool (`push_lookups`), as transactions and replays do.
 
 **The way out** (`popping`). A group finds work in two places and scans neither all partitions nor all messages: in
 `deliveries`, by `due_us` (more to come, a lease that ends, a retry, a delay); and in `partitions`, by `last_seq` above
@@ -44,12 +43,13 @@ is looked at once per group. A due row is locked with SKIP LOCKED, decided upon 
 is ever updated.
 
 Why nothing is missed: a push makes its partition's `last_seq` higher than any `looked_seq` written before, because
-seqs are visible in order. Whoever looks around locks the deliveries that it finds, so it either sees the `due_us` that
-a concurrent ack writes, or that ack sees the new `last_seq`.
+seqs are visible in order. A transaction that looks around locks the deliveries that it finds, so it either sees the
+`due_us` that a concurrent ack writes, or that ack sees the new `last_seq`.
 
-Why nothing is looked at for ever: whoever writes a delivery makes it due at once only if there is a message behind what
-was seen. A higher `last_seq` is not enough, because the last message may have been deleted. Both are of one snapshot,
-so what is said above holds for the message too. A pop that gets nothing from what is due looks around all the same.
+Why nothing is looked at for ever: a transaction that writes a delivery makes it due at once only if there is a message
+behind what was seen. A higher `last_seq` is not enough, because the last message may have been deleted. Both are of one
+snapshot, so what is said above holds for the message too. A pop that gets nothing from what is due looks around all the
+same.
 
 Messages that died of waiting are buried by the pop that comes upon them, in transactions of a bounded size: each
 leaves the partition due, so that what it did is kept, and the pop, or the next one, goes on behind it.
@@ -64,9 +64,9 @@ not row by row. **Stages** (`staging`) become messages in one transaction that c
 them and pushes in pieces of 4 MiB; pushes to these queues wait for its end, and are refused (503) after 12 seconds.
 
 **Locks** are taken in one order: epochs and their stages, dead letters, queues by number, (their partitions go with
-them), groups, deliveries by group and partition. Whoever takes several of a kind sorts them first; poppers skip what
-is locked. A purge takes a queue that has no name any more first: who is still at something of it is undone at worst,
-and done again.
+them), groups, deliveries by group and partition. A transaction that takes several of a kind sorts them first; poppers
+skip what is locked. A purge takes a queue that has no name any more first: a transaction that is still at something of
+it is undone at worst, and done again.
 
 **What is durable when**
 
@@ -129,9 +129,9 @@ that was given a clock passes its time with every query instead.
 
 **Ids** are not looked for when a push is written in one statement: the index refuses one that is there already, and
 the next attempt looks. For the seconds after that, producers' own ids are looked for first. **Minted ids** are indexed
-like all others, and never looked for before the first attempt, because nobody else can have used them. If an earlier
-attempt turns out to have been committed (its answer was lost, and the message came again from a failover file), the
-index refuses the second, and the attempt after that looks and finds it.
+like all others, and never looked for before the first attempt, because no other request can have used them. If an
+earlier attempt turns out to have been committed (its answer was lost, and the message came again from a failover file),
+the index refuses the second, and the attempt after that looks and finds it.
 
 **What it does not do**: shard one queue over several databases.
 """

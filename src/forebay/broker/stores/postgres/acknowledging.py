@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from forebay.broker import delivery
-from forebay.broker.delivery import Answer, Answered, DeliveryState
+from forebay.broker.delivery import Answered, DeliveryState, Verdict
 from forebay.broker.messages import Acknowledged, Acknowledgement, Completed, judged_together
 from forebay.broker.stores.postgres.connections import Connection, Cursor, rows
 from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, read_state, save
@@ -19,9 +19,11 @@ from forebay.model.queue import QueueOptions
 class Judged(NamedTuple):
     acknowledged: list[Acknowledged]
     given_back: set[str]
-    """Queues of which a partition is nobody's alone any more."""
+    """Queues of which a partition is not under a lease any more."""
     planned: Cursor | None
     """When the deliveries that changed are due."""
+    dropped: Mapping[str, int] = {}
+    """Messages of which no dead letter is kept, by the kind of reason."""
 
     async def freed(self) -> set[str]:
         """After the commit: queues of which a partition has more for others, at once or after a delay."""
@@ -61,7 +63,8 @@ async def acknowledge(
     ]
     planned = await save(connection, saved, time_us)
     given_back = {one.queue for one in changed if not one.state.lease_id or one.state.yielded_us}
-    return Judged(acknowledged, given_back, planned)
+    dropped = delivery.dropped_by_kind(burial.letter for one in changed for burial in one.burials)
+    return Judged(acknowledged, given_back, planned, dropped)
 
 
 async def _lock(
@@ -108,7 +111,7 @@ def _judge_all(
     return [judged[place] for place in range(len(acknowledgements))]
 
 
-def _judge(one: _Locked | None, lease: delivery.Lease, answers: list[Answer], time_us: int) -> list[Acknowledged]:
+def _judge(one: _Locked | None, lease: delivery.Lease, answers: list[Verdict], time_us: int) -> list[Acknowledged]:
     if one is None:
         refused = [Answered(answer.transaction_id, False, delivery.LEASE_INVALID) for answer in answers]
         return [Acknowledged(answered, "", "") for answered in refused]
@@ -147,7 +150,7 @@ async def _held(connection: Connection, lease_id: str, now_us: int | None) -> tu
 
 
 async def extend(connection: Connection, lease_id: str, seconds: int, now_us: int | None) -> int | None:
-    """Until when the lease now lasts; None when nobody holds it."""
+    """Until when the lease now lasts; None when it is not held."""
     held, time_us = await _held(connection, lease_id, now_us)
     longer = [delivery.extended(one.state, now_us=time_us, seconds=seconds) for one in held]
     saved = [one.changed(state, time_us) for one, state in zip(held, longer, strict=True)]
@@ -156,7 +159,7 @@ async def extend(connection: Connection, lease_id: str, seconds: int, now_us: in
 
 
 async def complete(connection: Connection, lease_id: str, now_us: int | None) -> tuple[Completed | None, Judged]:
-    """Finish all that is held under the lease; None when nobody holds it. What was judged tells whom it freed."""
+    """Finish all that is held under the lease; None when it is not held. What was judged says what it freed."""
     held, time_us = await _held(connection, lease_id, now_us)
     after = [delivery.completed(one.state) for one in held]
     saved = [one.changed(state, time_us) for one, (_, state) in zip(held, after, strict=True)]
@@ -166,8 +169,12 @@ async def complete(connection: Connection, lease_id: str, now_us: int | None) ->
     return Completed(sum(count for count, _ in after), [(one.queue, one.partition) for one in held]), judged
 
 
-async def release(connection: Connection, lease_id: str, now_us: int | None) -> set[str]:
-    """Undo a claim; returns the queues that it was on, none when nobody holds the lease."""
+async def release(connection: Connection, lease_id: str, now_us: int | None, *, as_whole: bool) -> set[str]:
+    """Undo a claim; returns the queues that it was on, none when the lease is not held."""
     held, time_us = await _held(connection, lease_id, now_us)
-    await save(connection, [one.changed(delivery.released(one.state), time_us) for one in held], time_us)
+
+    def after(state: DeliveryState) -> DeliveryState:
+        return delivery.given_back(state, now_us=time_us) if as_whole else delivery.released(state)
+
+    await save(connection, [one.changed(after(one.state), time_us) for one in held], time_us)
     return {one.queue for one in held}

@@ -1,11 +1,11 @@
-"""What a failure of the database means, for everybody who works in transactions.
+"""What a failure of the database means, for all that works in transactions.
 
 - A deadlock or a serialization failure: the database rolled back; the same again, a few times.
 - The connection broke before COMMIT was sent: nothing happened; the same again on another connection, once.
-- COMMIT was sent and not answered: nobody knows, and nobody can be asked. `pg_xact_status` would not do: a crash may
-  lose the transaction and give its number to another. So nothing is done again, and `StoreUnavailable` says that the
-  outcome is unknown. A push is then sent again with its transactionId and stored once; a pop's lease ends by itself;
-  an ack is sent again, and is refused if it had happened.
+- COMMIT was sent and not answered: the outcome is unknown, and cannot be found out. `pg_xact_status` would not do: a
+  crash may lose the transaction and give its number to another. So nothing is done again, and `StoreUnavailable` says
+  that the outcome is unknown. A push is then sent again with its transactionId and stored once; a pop's lease ends by
+  itself; an ack is sent again, and is refused if it had happened.
 """
 
 from __future__ import annotations
@@ -20,16 +20,12 @@ from forebay.errors import StoreUnavailable
 ATTEMPTS_MAX = 6
 
 
-class Unanswered(Exception):
-    """The connection broke, or time ran out, before everything was answered. What was sent may have been done."""
-
-
 class CommitUnknown(Exception):
     """COMMIT was sent and not answered."""
 
 
 AGAIN = (errors.SerializationFailure, errors.DeadlockDetected, errors.ForeignKeyViolation, errors.UniqueViolation)
-"""Rolled back because of somebody else: a queue or group that was deleted, or made twice, in the same moment."""
+"""Rolled back because of another transaction: a queue or group that was deleted, or made twice, in the same moment."""
 AWAY = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -37,7 +33,6 @@ AWAY = (
     errors.InsufficientPrivilege,
     OSError,
     TimeoutError,
-    Unanswered,
 )
 FAILURES = (*AGAIN, *AWAY, CommitUnknown)
 """What `Attempts` decides about. Anything else is a fault of the work itself."""

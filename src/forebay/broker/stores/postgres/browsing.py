@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from forebay.broker.messages import Message
 from forebay.broker.overview import PartitionStatus, QueueStatus
-from forebay.broker.stores.postgres.connections import Database
+from forebay.broker.stores.postgres.connections import Ask, Database
 from forebay.broker.stores.postgres.names import partition_number, stored_options, wire_id
 from forebay.broker.stores.postgres.queries import query
 from forebay.errors import UnknownQueue
@@ -32,8 +32,8 @@ async def queue_number(database: Database, name: str) -> int:
     return found[1]
 
 
-async def queues(database: Database, name: str | None) -> list[QueueStatus]:
-    found = cast("Found", await database.ask(query("queues_list"), {"queue": name}))
+async def queues(ask: Ask, name: str | None) -> list[QueueStatus]:
+    found = cast("Found", await ask(query("queues_list"), {"queue": name}))
     return [
         QueueStatus(
             queue=as_queue(*queue),

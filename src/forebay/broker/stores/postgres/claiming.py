@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, cast
 from forebay.broker import delivery
 from forebay.broker.delivery import Candidates, Claim, DeadLetter, DeliveryState
 from forebay.broker.messages import ANSWER_BYTES_MAX, Message, PopRequest, count_within
+from forebay.broker.queue_rules import visible_count, visible_us, window_end_us
 from forebay.broker.stores.postgres.connections import Connection, rows
 from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, save
 from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.queries import query
 from forebay.model.queue import QueueOptions
 
-SECOND_US = 1_000_000
 PIECE_MESSAGES_MIN = 500
 """How many are read at once where all before them had waited too long, whatever the batch is."""
 BURIED_MAX = 20 * PIECE_MESSAGES_MIN
@@ -26,7 +26,7 @@ back, and begun again by every pop."""
 _partition_of = itemgetter(0)
 
 
-class Place(NamedTuple):
+class QueueAndGroup(NamedTuple):
     """A queue that a pop may take from, and its group there."""
 
     queue_id: int
@@ -51,6 +51,8 @@ class Claimed(NamedTuple):
     messages: list[Message]
     is_cut_short: bool
     """Whether it buried as much as it may, so that there may be living messages behind."""
+    dropped: Mapping[str, int] = {}
+    """Messages of which no dead letter is kept, by the kind of reason."""
 
 
 class _Decided(NamedTuple):
@@ -74,7 +76,18 @@ class _Content(NamedTuple):
 class Claiming:
     """One pop in one transaction on one queue."""
 
-    def __init__(self, connection: Connection, place: Place, request: PopRequest, lease_id: str, now_us: int) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        place: QueueAndGroup,
+        request: PopRequest,
+        lease_id: str,
+        now_us: int,
+        *,
+        is_whole: bool = False,
+    ) -> None:
+        self._is_whole = is_whole
+        """Whether it takes what a lost lease covered, and nothing else."""
         self._connection = connection
         self._place = place
         self._request = request
@@ -88,9 +101,11 @@ class Claiming:
         self._buried_bytes = 0
 
     async def claim(self, taken: Sequence[Taken]) -> Claimed:
-        """Take as many messages as are asked for."""
+        """Take as many messages as are requested."""
         left = self._request
-        fresh = await self._read_fresh(taken, left.batch, left.bytes_max, is_whole=len(taken) == 1)
+        fresh: dict[int, Candidates] = {}
+        if not self._is_whole:
+            fresh = await self._read_fresh(taken, left.batch, left.bytes_max, is_whole=len(taken) == 1)
         claims: list[_Decided] = []
         delivered: list[tuple[Taken, int, int]] = []
         for one in taken:
@@ -107,10 +122,11 @@ class Claiming:
             self._request.check(messages)
         await self._write([self._without(decided, gone) for decided in claims] if gone else claims)
         claimed = sum(any(seq not in gone for seq, _ in decided.claim.delivered) for decided in claims)
-        return Claimed(claimed, messages, self._has_buried_enough())
+        dropped = delivery.dropped_by_kind(letter for decided in claims for letter in decided.dead)
+        return Claimed(claimed, messages, self._has_buried_enough(), dropped)
 
     def _without(self, decided: _Decided, gone: set[int]) -> _Decided:
-        """Less what was removed or deleted in this very moment: nobody is to wait for an answer to it."""
+        """Less what was removed or deleted in this very moment: no answer to it is to be awaited."""
         state = delivery.without_gone(decided.claim.state, lambda seq: seq not in gone)
         if state is decided.claim.state:
             return decided
@@ -139,26 +155,24 @@ class Claiming:
     ) -> tuple[Claim, int | None, list[DeadLetter]]:
         """Decide for one partition; also when to look at it next, and which messages died."""
         options, now_us = self._place.options, self._now_us
-        window = options.window_buffer_seconds
-        if window and not delivery.is_due(one.newest_us, window, now_us=now_us):
-            window_end_us = one.newest_us + window * SECOND_US
+        until_us = 0 if self._is_whole else window_end_us(one.newest_us, options, now_us)
+        if until_us:
             lease_end_us = delivery.due_us(one.state, options, now_us) if one.state.is_leased_at(now_us) else 0
-            return Claim((), (), one.state), max(lease_end_us or 0, window_end_us), []
-        delay = options.delayed_processing_seconds
+            return Claim((), (), one.state), max(lease_end_us or 0, until_us), []
         state, dead = await self._without_expired(one.state), list[DeadLetter]()
         while True:
-            ready = _first_visible(fresh, delay, now_us)
+            ready = _first_visible(fresh, options, now_us)
             claim = await self._decided(state, ready, left)
             if claim is None:
                 due = delivery.due_us(state, options, now_us)
                 if due is None and len(ready.seqs) < len(fresh.seqs):
-                    due = fresh.created_us[len(ready.seqs)] + delay * SECOND_US
+                    due = visible_us(fresh.created_us[len(ready.seqs)], options)
                 return Claim((), (), state), due, dead
             state = claim.state
             dead += claim.dead
             self._count_buried(claim.dead)
             self._buried += 0 if claim.taken else len(ready.seqs) - len(claim.dead)  # those that are for other groups
-            if claim.taken or self._has_buried_enough():
+            if claim.taken or self._is_whole or self._has_buried_enough():
                 return claim, delivery.due_us(state, options, now_us), dead
             # Everything that was read is dead: the next may be alive. Without payloads, as most may be dead too.
             limit = max(left.batch, PIECE_MESSAGES_MIN)
@@ -197,6 +211,7 @@ class Claiming:
                 lease_id=self._lease_id,
                 auto_ack=left.auto_ack,
                 lease_seconds=left.lease_seconds,
+                is_whole=self._is_whole,
             )
 
         taken = claim(left.batch)
@@ -261,10 +276,9 @@ def _candidates(found: Iterable[tuple[Any, ...]]) -> Candidates:
     return Candidates(seqs, ids, created_us, headers)
 
 
-def _first_visible(fresh: Candidates, delay: int, now_us: int) -> Candidates:
-    """Those at the front that are old enough. Order is kept: one that is too young holds up those behind it."""
-    for place, created_us in enumerate(fresh.created_us if delay else ()):
-        if not delivery.is_due(created_us, delay, now_us=now_us):
-            seqs, ids, created, headers = fresh
-            return Candidates(seqs[:place], ids[:place], created[:place], headers[:place])
-    return fresh
+def _first_visible(fresh: Candidates, options: QueueOptions, now_us: int) -> Candidates:
+    if not options.delayed_processing_seconds:
+        return fresh
+    count = visible_count(fresh.created_us, options, now_us)
+    seqs, ids, created, headers = fresh
+    return Candidates(seqs[:count], ids[:count], created[:count], headers[:count])

@@ -6,14 +6,11 @@ from typing import Any, NamedTuple, cast
 
 from forebay.broker.delivery import addressed
 from forebay.broker.messages import ANSWER_BYTES_MAX, Message, PushItem
-from forebay.broker.overview import DeadLetterFilter, DeadMessage
+from forebay.broker.overview import PIECE_LETTERS_MAX, DeadLetterFilter, DeadMessage
 from forebay.broker.stores.postgres.connections import Connection, Database, rows
 from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.queries import query
 from forebay.model.ids import replay_id
-
-PIECE_LETTERS_MAX = 500
-"""Removed or pushed again in one transaction."""
 
 
 async def page(
@@ -22,8 +19,8 @@ async def page(
     """Newest first, and how many there are in all."""
     chosen = wanted._asdict()
     [[total]] = await database.ask(query("dead_letters_count"), chosen)
-    asked = {**chosen, "limit": limit, "offset": offset, "bytes_max": bytes_max}
-    found = await database.ask(query("dead_letters_list"), asked)
+    parameters = {**chosen, "limit": limit, "offset": offset, "bytes_max": bytes_max}
+    found = await database.ask(query("dead_letters_list"), parameters)
     return [_as_letter(*row) for row in cast("list[tuple[Any, ...]]", found)], cast("int", total)
 
 

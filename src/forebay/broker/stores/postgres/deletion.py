@@ -16,7 +16,7 @@ from forebay.model.queue import DEFAULT_GROUP
 
 
 async def delete(connection: Connection, queue_id: int, partition_id: int, seq: int, now_us: int | None) -> bool:
-    """Delete a message that was found a moment ago. False when somebody else was faster."""
+    """Delete a message that was found a moment ago. False when another request was faster."""
     if not await rows(connection, query("retention_lock_queue"), {"queue_id": queue_id}):
         return False
     if not await rows(connection, query("delete_message"), {"queue_id": queue_id, "seq": seq}):

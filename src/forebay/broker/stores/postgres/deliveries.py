@@ -42,7 +42,7 @@ def without_removed(state: DeliveryState, removed_seq: int) -> DeliveryState:
 
 
 async def save(connection: Connection, deliveries: Sequence[Delivery], now_us: int) -> Cursor | None:
-    """Write states. The answer, which nobody has to wait for, says of each when it is due."""
+    """Write states. The result, for which there is no need to wait, says of each when it is due."""
     if not deliveries:
         return None
     values: dict[str, object] = {

@@ -7,8 +7,7 @@ from typing import Any, cast
 from forebay.broker.flow_rows import FlowRow
 from forebay.broker.stores.postgres.connections import Database
 from forebay.broker.stores.postgres.queries import query
-
-_SECOND_US = 1_000_000
+from forebay.clock import SECOND_US
 
 Found = list[tuple[Any, ...]]
 
@@ -32,12 +31,12 @@ async def report(
         "worker": worker,
         "report": report,
         "now_us": now_us,
-        "quiet_us": round(quiet_seconds * _SECOND_US),
+        "quiet_us": round(quiet_seconds * SECOND_US),
         "is_released": is_released,
     }
     await database.ask(query("flow_report"), values)
     found = cast("Found", await database.ask(query("flow_find"), {"name": name}))
-    # Another server may have been told to forget it in between.
+    # A request to another server may have made it forgotten in between.
     return _row(found[0]) if found else FlowRow(name)
 
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, cast
 
-from forebay.broker.overview import GroupLag, SeekTarget
-from forebay.broker.stores.postgres.connections import Connection, Database, rows, send
+from forebay.broker.overview import GroupLag, SeekPreview, SeekTarget
+from forebay.broker.stores.postgres.connections import Ask, Connection, Database, rows, send
 from forebay.broker.stores.postgres.deliveries import read_state
 from forebay.broker.stores.postgres.queries import query
+from forebay.clock import SECOND_US
 from forebay.errors import UnknownQueue
 
-SECOND_US = 1_000_000
 
-
-async def lags(database: Database, only_queue: str | None, now_us: int | None) -> list[GroupLag]:
+async def lags(ask: Ask, only_queue: str | None, now_us: int | None) -> list[GroupLag]:
     values: dict[str, object] = {"queue": only_queue, "now_us": now_us}
     leased: Counter[tuple[str, str]] = Counter()
-    for found in cast("list[tuple[Any, ...]]", await database.ask(query("groups_leased"), values)):
+    for found in cast("list[tuple[Any, ...]]", await ask(query("groups_leased"), values)):
         queue, group, column, time_us = found
         state = read_state(column, 0)
         leased[queue, group] += state.leased_count(time_us)
-    found_groups = cast("list[tuple[Any, ...]]", await database.ask(query("groups_list"), values))
+    found_groups = cast("list[tuple[Any, ...]]", await ask(query("groups_list"), values))
     return [
         GroupLag(
             group=group,
@@ -35,6 +34,7 @@ async def lags(database: Database, only_queue: str | None, now_us: int | None) -
             lag_seconds=(time_us - oldest_us) / SECOND_US,
             leased=leased[queue, group],
             last_active_us=last_active_us,
+            dead_letters=letters,
         )
         for (
             group,
@@ -43,6 +43,7 @@ async def lags(database: Database, only_queue: str | None, now_us: int | None) -
             from_us,
             created_us,
             last_active_us,
+            letters,
             partitions,
             lagging,
             messages,
@@ -55,7 +56,7 @@ async def lags(database: Database, only_queue: str | None, now_us: int | None) -
 async def seek(
     connection: Connection, group: str, queue: str, partition: str | None, target: SeekTarget, now_us: int | None
 ) -> int:
-    """Set cursors; leases on them end. Of all partitions at once, for everybody, or of none: a million take seconds."""
+    """Set cursors; leases on them end. Of all partitions at once or of none: a million take seconds."""
     queue_id, group_id, start_seq, time_us = await _lock(connection, group, queue, target, now_us)
     if partition is not None:
         place: dict[str, object] = {
@@ -71,13 +72,43 @@ async def seek(
     return cast("int", count)
 
 
+async def preview_seek(
+    database: Database, group: str, queue: str, partition: str | None, target: SeekTarget, now_us: int | None
+) -> SeekPreview:
+    values: dict[str, object] = {
+        "group": group,
+        "queue": queue,
+        "partition": partition,
+        "seq": target.seq,
+        "time_us": target.time_us,
+        "now_us": now_us,
+    }
+    found = cast("list[tuple[Any, ...]]", await database.ask(query("seek_preview"), values))
+    if not found:
+        raise UnknownQueue(queue)
+    [(is_new, target_seq, partitions, waiting, waiting_after, both, leased, cut, time_us)] = found
+    # Under way and behind the target: they wait now, and would then.
+    for column in cut or ():
+        both += sum(p.seq > target_seq and not p.is_finished for p in read_state(column, 0).pending)
+    return SeekPreview(
+        from_seq=target_seq + 1,
+        is_new=is_new,
+        partitions=partitions,
+        waiting=waiting,
+        waiting_after=waiting_after,
+        skipped=waiting - both,
+        repeated=waiting_after - both,
+        leased=sum(read_state(column, 0).leased_count(time_us) for column in leased or ()),
+    )
+
+
 async def _lock(
     connection: Connection, group: str, queue: str, target: SeekTarget, now_us: int | None
 ) -> tuple[int, int, int, int]:
     """Lock the group, made if need be; returns its queue, itself, the seq behind which it is to start, and the time.
 
-    Somebody may delete the group, or its queue, after it was found and before it is locked. Then both are looked for
-    again. A group that this transaction made itself is seen by nobody, so that there is an end to it.
+    Another request may delete the group, or its queue, after it was found and before it is locked. Then both are looked
+    for again. A group that this transaction made itself is seen by no other, so that there is an end to it.
     """
     while True:
         found = cast("list[tuple[Any, ...]]", await rows(connection, query("queue_find"), {"name": queue}))
@@ -101,8 +132,8 @@ async def _lock(
 async def delete(connection: Connection, group: str, queue: str | None) -> int:
     """Forget the group; returns how many deliveries went with it.
 
-    In one statement: it is gone for everybody at once, or still there as a whole, and the request may be sent again. A
-    million deliveries take seconds.
+    In one statement: it is gone for all servers at once, or still there as a whole, and the request may be sent again.
+    A million deliveries take seconds.
     """
     values: dict[str, object] = {"group": group, "queue": queue, "before_us": None}
     [[known, _]] = await rows(connection, query("group_delete"), values)

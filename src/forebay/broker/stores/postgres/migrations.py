@@ -34,7 +34,7 @@ class Migration(NamedTuple):
 
 def migrations() -> list[Migration]:
     """All that this Forebay knows, in order."""
-    folder = files("forebay.broker").joinpath("sql/migrations")
+    folder = files("forebay.broker").joinpath("sql/postgres/migrations")
     named = [(match, file) for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
     return sorted(Migration(int(match[1]), match[2], file.read_bytes()) for match, file in named)
 

@@ -2,12 +2,12 @@
 
 NOTIFY in a push's own transaction would make all commits of the database wait for each other. So it is sent
 afterwards, on a connection of its own, for all queues of the last moment at once, and only for queues that another
-server waits for. Who waits is written in `waits`: a server whose pop found nothing notes the queue there, at most
-every few seconds, and looks once more after the first note, so that nothing is missed between looking and noting.
+server waits for. Which servers wait is written in `waits`: a server whose pop found nothing notes the queue there, at
+most every few seconds, and looks once more after the first note, so that nothing is missed between looking and noting.
 
-A partition that an answer gives back is told of as well, if it has more. Its server does not know whether anybody waits
-for it elsewhere, and acks are too many to ask each time: such queues are collected for `FREED_SECONDS`, and the query
-that tells of them leaves out those that nobody waits for.
+A partition that an answer gives back is announced as well, if it has more. Its server does not know whether a consumer
+waits for it elsewhere, and acks are too many to ask each time: such queues are collected for `FREED_SECONDS`, and the
+query that announces them leaves out those for which no server waits.
 
 A notice is a hint. One that is lost, because a connection broke, costs a waiting consumer the time until it looks by
 itself (`broker.waiting` does, twice a second).
@@ -34,7 +34,7 @@ RENEW_SECONDS = 10.0
 NOTED_QUEUES_MAX = 10_000
 RECONNECT_SECONDS = 0.25
 FREED_SECONDS = 0.05
-"""For how long queues of which a partition was given back are collected before they are told of."""
+"""For how long queues of which a partition was given back are collected before they are announced."""
 _WENT_AWAY = (psycopg.Error, OSError, TimeoutError)
 
 
@@ -75,7 +75,7 @@ class Notices:
         return noted is None or now - noted >= NOTED_SECONDS
 
     def tell_freed(self, queue: str) -> None:
-        """A partition was given back: whoever waits for this queue elsewhere is to look, a little later."""
+        """A partition was given back: consumers that wait for this queue elsewhere are to look, a little later."""
         if not self._freed:
             asyncio.get_running_loop().call_later(FREED_SECONDS, self._has_outgoing.set)
         self._freed.add(queue)
@@ -121,6 +121,6 @@ class Notices:
                 continue
             payloads = [f"{self._server_id} {count} {queue}" for queue, count in outgoing.items()]
             await connection.execute(
-                b"SELECT pg_notify(%(channel)b::text, payload) FROM unnest(%(payloads)b::text[]) AS payload",
+                query("notices_send"),
                 {"channel": CHANNEL, "payloads": payloads},
             )

@@ -6,17 +6,22 @@ they are due next; those that got messages since the group last looked (`looked_
 
 from __future__ import annotations
 
+import sys
 import uuid
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
+from forebay.broker import delivery
 from forebay.broker.messages import Message, Popped, PopRequest
-from forebay.broker.stores.postgres.claiming import Claimed, Claiming, Place, Taken
+from forebay.broker.stores.postgres.claiming import Claimed, Claiming, QueueAndGroup, Taken
 from forebay.broker.stores.postgres.connections import Connection, Database, rows
 from forebay.broker.stores.postgres.deliveries import read_state, without_removed
 from forebay.broker.stores.postgres.names import stored_options
 from forebay.broker.stores.postgres.queries import query
+from forebay.clock import SECOND_US
+from forebay.model.queue import QueueOptions
 
-SECOND_US = 1_000_000
 ROUNDS_MAX = 20
 """How often one pop looks for further partitions when those it got had nothing that may be delivered now, or more dead
 messages than one transaction buries."""
@@ -34,7 +39,9 @@ class _Round(NamedTuple):
 class Pop:
     """One request on its way through the queues that it covers."""
 
-    def __init__(self, database: Database, request: PopRequest, now_us: int | None) -> None:
+    def __init__(self, database: Database, request: PopRequest, now_us: int | None, dropped: Counter[str]) -> None:
+        """`dropped`: where messages are counted of which no dead letter is kept."""
+        self._dropped = dropped
         self._database = database
         self._request = request
         self._now_us = now_us
@@ -42,6 +49,8 @@ class Pop:
         self._messages: list[Message] = []
         self._size_bytes = 0
         self._claimed = 0
+        self._is_done = False
+        """Whether it has all that it gets: a lost lease as a whole, or what came before one."""
         self.is_queue_missing = False
         """Whether it asks for a queue that does not exist."""
 
@@ -56,12 +65,13 @@ class Pop:
     def _is_full(self) -> bool:
         request = self._request
         return (
-            self._claimed >= request.partitions
+            self._is_done
+            or self._claimed >= request.partitions
             or len(self._messages) >= request.batch
             or self._size_bytes >= request.bytes_max
         )
 
-    async def _places(self) -> list[Place]:
+    async def _places(self) -> list[QueueAndGroup]:
         request = self._request
         values: dict[str, object] = {"group": request.group, "queue": request.queue, "now_us": self._now_us}
         if not request.queue:
@@ -78,7 +88,7 @@ class Pop:
             if group_id is not None and abs(now_us - last_active_us) >= SECOND_US:
                 await self._touch(group_id, is_clock_back=now_us < last_active_us, now_us=now_us)
         return [
-            Place(queue_id, name, stored_options(options), group_id)
+            QueueAndGroup(queue_id, name, stored_options(options), group_id)
             for queue_id, name, options, group_id, *_ in found
             if group_id is not None
         ]
@@ -99,7 +109,7 @@ class Pop:
             await self._database.ask_for_delivery(query("group_clock_went_back"), values)
         await self._database.ask_for_delivery(query("group_touch"), values)
 
-    async def _take_from(self, place: Place) -> None:
+    async def _take_from(self, place: QueueAndGroup) -> None:
         if self._request.partition is not None:
             values: dict[str, object] = {
                 "group_id": place.group_id,
@@ -129,32 +139,77 @@ class Pop:
                 if self._is_full():
                     return
 
-    async def _look_around(self, place: Place) -> bool:
+    async def _look_around(self, place: QueueAndGroup) -> bool:
         """True when there may be more to look at."""
         values: dict[str, object] = {"group_id": place.group_id, "now_us": self._now_us}
         found = await self._database.ask_for_delivery(query("pop_look_around"), values)
         return bool(found) and cast("int", found[0][0]) >= 1000
 
-    async def _round(self, place: Place, name: str, values: dict[str, object]) -> _Round:
+    async def _round(self, place: QueueAndGroup, name: str, values: dict[str, object]) -> _Round:
         """Lock deliveries with one query and take from them."""
         left = self._request.after(len(self._messages), self._size_bytes)
 
-        async def work(connection: Connection) -> tuple[int, Claimed]:
+        async def work(connection: Connection) -> tuple[int | str, Claimed]:
+            """How many were locked, and what was claimed; or a lost lease that has to be taken as a whole."""
             found = cast("list[tuple[Any, ...]]", await rows(connection, query(name), values))
             if not found:
                 return 0, _NOTHING
-            taken = [
-                Taken(partition_id, partition, newest_us, without_removed(read_state(state, cursor_seq), removed_seq))
-                for partition_id, state, cursor_seq, partition, newest_us, removed_seq, _ in found
-            ]
-            claiming = Claiming(connection, place, left, self._lease_id, int(found[0][-1]))
-            return len(found), await claiming.claim(taken)
+            taken, now_us = _taken(found)
+            lost = next(_lost_leases(taken, place.options, now_us), "") if left.whole_leases else ""
+            if lost:
+                return lost, _NOTHING
+            return len(found), await Claiming(connection, place, left, self._lease_id, now_us).claim(taken)
 
         locked, claimed = await self._database.run(work)
+        if isinstance(locked, str):
+            return await self._whole_round(place, locked)
+        self._note(claimed)
+        return _Round(locked, claimed.partitions, claimed.is_cut_short)
+
+    async def _whole_round(self, place: QueueAndGroup, lost: str) -> _Round:
+        """Take what a lost lease covered, unless the pop has something else already.
+
+        In a transaction of its own, which locks it in the order in which all lock a lease: two servers that have each
+        found one of its partitions would wait for each other.
+        """
+        self._is_done = bool(self._messages)
+        if self._is_done:
+            return _Round(0, 0, is_cut_short=False)
+        unlimited = self._request._replace(batch=sys.maxsize, bytes_max=sys.maxsize)
+        values: dict[str, object] = {"lease_id": lost, "group_id": place.group_id, "now_us": self._now_us}
+
+        async def work(connection: Connection) -> Claimed:
+            found = cast("list[tuple[Any, ...]]", await rows(connection, query("pop_take_lease"), values))
+            if not found:  # another server was quicker
+                return _NOTHING
+            taken, now_us = _taken(found)
+            still = [one for one in taken if delivery.lost_lease(one.state, place.options, now_us) == lost]
+            claiming = Claiming(connection, place, unlimited, self._lease_id, now_us, is_whole=True)
+            return await claiming.claim(still)
+
+        claimed = await self._database.run(work)
+        self._note(claimed)
+        self._is_done = bool(claimed.messages)
+        return _Round(1, claimed.partitions, is_cut_short=True)
+
+    def _note(self, claimed: Claimed) -> None:
+        self._dropped.update(claimed.dropped)
         self._claimed += claimed.partitions
         self._messages += claimed.messages
         self._size_bytes += sum(len(message.payload) for message in claimed.messages)
-        return _Round(locked, claimed.partitions, claimed.is_cut_short)
+
+
+def _taken(found: list[tuple[Any, ...]]) -> tuple[list[Taken], int]:
+    """Deliveries that were locked, and the time."""
+    taken = [
+        Taken(partition_id, partition, newest_us, without_removed(read_state(state, cursor_seq), removed_seq))
+        for partition_id, state, cursor_seq, partition, newest_us, removed_seq, _ in found
+    ]
+    return taken, int(found[0][-1])
+
+
+def _lost_leases(taken: list[Taken], options: QueueOptions, now_us: int) -> Iterator[str]:
+    return filter(None, (delivery.lost_lease(one.state, options, now_us) for one in taken))
 
 
 async def seconds_until_due(database: Database, request: PopRequest, now_us: int | None) -> float | None:

@@ -1,8 +1,8 @@
 """Removing what a deleted queue held, in pieces, each in a transaction of its own.
 
-The queue is gone for everybody since its name was taken from it. Nobody waits for the rest, and it may be interrupted
-anywhere: retention goes on with every queue that has no name. Each piece locks the queue's row, so that of several
-servers nobody takes what another one is just removing for all that was left.
+The queue is gone for all servers since its name was taken from it. No request waits for the rest, and it may be
+interrupted anywhere: retention goes on with every queue that has no name. Each piece locks the queue's row, so that of
+several servers none takes what another one is just removing for all that was left.
 
 A pop that began before the deletion may still write a delivery or a dead letter. The partition that it refers to is
 then not removed by this attempt, but by the next one, or by the next retention.
@@ -46,7 +46,7 @@ async def purge(database: Database, queue_id: int) -> None:
 async def _remove_with_payloads(name: str, queue_id: int, after: int, connection: Connection) -> list[int]:
     """Remove the next messages or dead letters; returns their numbers.
 
-    Behind those of the last piece, because PostgreSQL may have to keep what it removed for a snapshot that somebody
+    Behind those of the last piece, because PostgreSQL may have to keep what it removed for a snapshot that another
     holds, and would come past all of it again and again.
     """
     values: dict[str, object] = {

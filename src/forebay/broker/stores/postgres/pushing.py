@@ -4,20 +4,22 @@ The queues are locked in the order of their numbers, then everything is decided 
 whether there is room), then written with one statement per table. Requests that share a transaction share nothing
 else: one that is refused leaves no trace, and the others go on.
 
-What to ask and what to write is decided here; who asks is somebody else. `PushPlan.steps` is a generator that yields
-statements, is sent their rows, and returns the last statements of its transaction. `push_writer` sends each step in one
-go; `Push` takes the same steps in a transaction that has more to do.
+What to look up and what to write is decided here; the caller does it. `PushPlan.steps` is a generator that yields
+statements, is sent their rows, and returns the last statements of its transaction (`carried_out`). `push_lookups` gives
+groups of pushes a transaction of their own; `Push` takes the same steps in a transaction that has more to do.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, cast
 
-from forebay.broker.encryption import is_sealed
 from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.queue_rules import refused_for_room, refused_in_clear
 from forebay.broker.stores.postgres import push_statements
 from forebay.broker.stores.postgres.arrays import Texts
 from forebay.broker.stores.postgres.connections import Connection, Row, rows, send
@@ -29,9 +31,11 @@ from forebay.model.queue import QueueOptions, namespace_and_task_of, options_to_
 
 RECEIPT = "postgres"
 MAKE_QUEUES_MAX = 5
-"""How often a push makes queues that somebody else deletes in the same moment."""
+"""How often a push makes queues that another request deletes in the same moment."""
 DELETED_AGAIN = "a queue is deleted again and again while messages are pushed to it"
 PARTITIONS_KNOWN_MAX = 100_000
+ITEMS_AT_ONCE_MAX = 500
+"""Messages that are decided upon on the event loop: a few milliseconds."""
 Outcome = Sequence[Pushed] | QueueFull | PayloadInClear
 PartitionNumbers = dict[tuple[str, str], int]
 """Of queue and partition names, as they were found last. A queue may have been deleted and made again since."""
@@ -45,7 +49,7 @@ class MissingQueues(Exception):
 
 
 class Availability(NamedTuple):
-    """What a commit made available, to be told after it."""
+    """What a commit made available, to be announced after it."""
 
     counts: dict[str, int]
     wanted_elsewhere: set[str]
@@ -112,13 +116,13 @@ class PushPlan:
         items = [item for request in requests for item in request]
         own = items if self._looks_for_all else [item for item in items if not item.is_minted]
         guess = [self._known.get((item.queue, item.partition), 0) for item in own]
-        asked = [
+        statements = [
             push_statements.lock_queues({item.queue for item in items}, self._server_id),
             push_statements.find_partitions({(item.queue, item.partition) for item in items}, self._now_us),
         ]
         if any(guess):
-            asked.append(push_statements.find_duplicates(own, guess))
-        locked, found, *duplicates = yield asked
+            statements.append(push_statements.find_duplicates(own, guess))
+        locked, found, *duplicates = yield statements
         self._note_queues(locked, items)
         missing = self._note_partitions(found)
         truth = [self._known.get((item.queue, item.partition), 0) for item in own]
@@ -132,9 +136,9 @@ class PushPlan:
             item = own[place - 1]
             self._partitions[item.queue, item.partition].ids[item.transaction_id] = seq
         outcomes = yield from self._decide_all(requests)
-        told = {name: queue.added for name, queue in self._queues.items() if queue.added}
-        wanted_elsewhere = {name for name in told if self._queues[name].is_wanted_elsewhere}
-        return Decided(outcomes, Availability(told, wanted_elsewhere), [self._write()] if self._new else [])
+        announced = {name: queue.added for name, queue in self._queues.items() if queue.added}
+        wanted_elsewhere = {name for name in announced if self._queues[name].is_wanted_elsewhere}
+        return Decided(outcomes, Availability(announced, wanted_elsewhere), [self._write()] if self._new else [])
 
     def _note_queues(self, locked: list[Row], items: Sequence[PushItem]) -> None:
         for found in cast("list[tuple[Any, ...]]", locked):
@@ -192,8 +196,9 @@ class PushPlan:
 
     def _decide(self, request: Sequence[PushItem]) -> Generator[list[Statement], list[list[Row]], Outcome]:
         for queue in self._guarded:
-            if queue.is_encrypted and not all(is_sealed(item.payload) for item in request if item.queue == queue.name):
-                return PayloadInClear(queue.name)
+            own = (item.payload for item in request if item.queue == queue.name)
+            if queue.is_encrypted and (in_clear := refused_in_clear(queue.name, own)):
+                return in_clear
         for queue in self._guarded:
             if queue.max_size and (refused := (yield from self._refused(queue, request))):
                 return refused
@@ -210,8 +215,7 @@ class PushPlan:
         if queue.waiting is None:
             [counted] = yield [push_statements.count_waiting(queue.queue_id)]
             queue.waiting = cast("int", counted[0][0]) if counted else queue.kept
-        size = queue.waiting + queue.added
-        return QueueFull(queue.name, size, queue.max_size) if size + fresh > queue.max_size else None
+        return refused_for_room(queue.name, queue.max_size, queue.waiting + queue.added, fresh)
 
     def _is_duplicate(self, item: PushItem) -> bool:
         return (self._looks_for_all or not item.is_minted) and item.transaction_id in self._partitions[
@@ -257,18 +261,32 @@ class Push:
     async def store(self, requests: Sequence[Sequence[PushItem]]) -> tuple[list[Outcome], Availability]:
         if not any(requests):
             return [[] for _ in requests], Availability({}, set())
-        steps = self._plan.steps(requests)
-        answers: list[list[Row]] | None = None
-        while True:
-            try:
-                asked = next(steps) if answers is None else steps.send(answers)
-            except StopIteration as end:
-                decided = cast("Decided", end.value)
-                break
-            answers = [await rows(self._connection, *statement) for statement in asked]
-        for statement in decided.writes:
-            await send(self._connection, *statement)
+        decided = await carried_out(self._connection, self._plan, requests)
         return decided.outcomes, decided.availability
+
+
+async def carried_out(connection: Connection, plan: PushPlan, requests: Sequence[Sequence[PushItem]]) -> Decided:
+    """Do the plan's steps within the transaction."""
+    steps = plan.steps(requests)
+    # What is decided grows with the messages: of many it is not for the event loop.
+    is_large = sum(map(len, requests)) > ITEMS_AT_ONCE_MAX
+    answers: list[list[Row]] | None = None
+    while True:
+        step = partial(_next, steps, answers)
+        found = await asyncio.to_thread(step) if is_large else step()
+        if isinstance(found, Decided):
+            for statement in found.writes:
+                await send(connection, *statement)
+            return found
+        answers = [await rows(connection, *statement) for statement in found]
+
+
+def _next(steps: Steps, answers: list[list[Row]] | None) -> list[Statement] | Decided:
+    """What a plan asks next, or what it has decided."""
+    try:
+        return next(steps) if answers is None else steps.send(answers)
+    except StopIteration as end:
+        return cast("Decided", end.value)
 
 
 def make_queues(items: Sequence[PushItem], now_us: int | None) -> Statement:

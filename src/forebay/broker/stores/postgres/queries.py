@@ -1,4 +1,4 @@
-"""SQL is source: every query has a file of its own in `forebay/broker/sql`, whose first line says what it is for."""
+"""SQL is source: every query has a file of its own in `broker/sql/postgres`, whose first line says what it is for."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import NamedTuple
 
-_FOLDER = files("forebay.broker").joinpath("sql")
+_FOLDER = files("forebay.broker").joinpath("sql/postgres")
 _PARAMETER = re.compile(rb"%\((\w+)\)b")
 
 
 class Statement(NamedTuple):
-    """A query and what it is asked with."""
+    """A query and its values."""
 
     text: bytes
     values: dict[str, object]
@@ -21,7 +21,7 @@ class Statement(NamedTuple):
 
 @cache
 def query(name: str) -> bytes:
-    """The text of one query. As bytes, because that is what psycopg takes from somebody who promises it is constant."""
+    """The text of one query. As bytes, because psycopg takes those from callers that promise it is constant."""
     return _FOLDER.joinpath(f"{name}.sql").read_bytes()
 
 

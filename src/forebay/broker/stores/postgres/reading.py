@@ -17,13 +17,13 @@ from forebay.broker.arrow import outgoing
 from forebay.broker.bulk import QueueBounds, RangeRequest, identity_of
 from forebay.broker.stores.postgres.connections import Database
 from forebay.broker.stores.postgres.queries import query
+from forebay.clock import SECOND_US
 from forebay.errors import UnknownQueue
 from forebay.model.message import CREATED_US_MAX
 
 PAGE_BYTES = 4 << 20
 _FIRST_PAGE_ROWS = 2000
 _PAGE_ROWS_MIN = 100
-SECOND_US = 1_000_000
 _INT32, _INT64, _TEXT, _BYTES = pa.int32(), pa.int64(), pa.string(), pa.binary()
 
 
@@ -36,7 +36,7 @@ class _Bounds(NamedTuple):
     removed: int
     """How many messages are gone, for whatever reason."""
     removed_seq: int
-    """The last that retention removed, of the partitions asked for."""
+    """The last that retention removed, of the requested partitions."""
     seq_at_time: int | None
 
     @property

@@ -10,14 +10,17 @@ from functools import partial
 from typing import Any, cast
 
 from forebay.broker import delivery
+from forebay.broker.queue_rules import cutoffs, keeps_everything
+from forebay.broker.retention import Spared, removable_seq, tell_spared
 from forebay.broker.stores.postgres.connections import Connection, Database, rows, send
 from forebay.broker.stores.postgres.deliveries import Delivery, read_state, save, without_removed
 from forebay.broker.stores.postgres.names import stored_options
 from forebay.broker.stores.postgres.purging import PIECE_BYTES_MAX, PIECE_ROWS_MAX, purge
 from forebay.broker.stores.postgres.queries import query
+from forebay.clock import SECOND_US
 
-SECOND_US = 1_000_000
 NEVER_US = (1 << 63) - 1
+SEQ_MAX = (1 << 62) - 1
 
 
 async def apply(database: Database, now_us: int | None) -> int:
@@ -30,23 +33,35 @@ async def apply(database: Database, now_us: int | None) -> int:
             await purge(database, queue_id)
             continue
         options = stored_options(column)
-        if options.kept_seconds:
-            before_us = time_us - options.kept_seconds * SECOND_US
-            values: dict[str, object] = {"queue_id": queue_id, "before_us": before_us}
-            removed += await _remove(database, "retention_remove_old", values, time_us)
-        if options.completed_kept_seconds:
-            before_us = time_us - options.completed_kept_seconds * SECOND_US
-            removed += await _remove_finished(database, queue_id, before_us, time_us)
+        if keeps_everything(options):
+            continue
+        limits = cutoffs(options, time_us)
+        last_seq = await _last_removable(database, name, queue_id, limits.any_us or 0)
+        values: dict[str, object] = {"queue_id": queue_id, "last_seq": last_seq}
+        if limits.any_us is not None:
+            old = {**values, "before_us": limits.any_us}
+            removed += await _remove(database, "retention_remove_old", old, time_us)
+        if limits.finished_us is not None:
+            removed += await _remove_finished(database, {**values, "before_us": limits.finished_us}, time_us)
     return removed
 
 
-async def _remove_finished(database: Database, queue_id: int, before_us: int, now_us: int) -> int:
-    """Go through the partitions once. The queue is locked only where there is something to remove."""
+async def _last_removable(database: Database, queue: str, queue_id: int, before_us: int) -> int:
+    """The last seq that no unfinished parcel needs."""
     values: dict[str, object] = {"queue_id": queue_id, "before_us": before_us}
+    [found] = await database.ask(query("retention_held"), values)
+    held_seq, first_seq, due_seq = cast("tuple[int | None, int | None, int | None]", found)
+    if held_seq is not None and due_seq is not None and held_seq <= due_seq:
+        tell_spared(Spared(queue, max(held_seq, first_seq or held_seq), due_seq))
+    return removable_seq(SEQ_MAX, held_seq)
+
+
+async def _remove_finished(database: Database, values: dict[str, object], now_us: int) -> int:
+    """Go through the partitions once. The queue is locked only where there is something to remove."""
     removed, after = 0, ""
     while True:
-        asked = {**values, "after": after, "now_us": now_us}
-        [found] = await database.ask_for_delivery(query("retention_find_finished"), asked)
+        given = {**values, "after": after, "now_us": now_us}
+        [found] = await database.ask_for_delivery(query("retention_find_finished"), given)
         last, partition_ids, seqs = cast("tuple[str | None, list[int] | None, list[int] | None]", found)
         if last is None:
             return removed
@@ -61,8 +76,8 @@ async def clear(database: Database, queue_id: int, partition: str | None, now_us
     values: dict[str, object] = {"queue_id": queue_id, "partition": partition, "now_us": now_us}
     removed, after = 0, ""
     while True:
-        asked = {**values, "after": after}
-        found = cast("list[tuple[str, int, int, int]]", await database.ask(query("clear_find_partitions"), asked))
+        given = {**values, "after": after}
+        found = cast("list[tuple[str, int, int, int]]", await database.ask(query("clear_find_partitions"), given))
         if not found:
             return removed
         names, partition_ids, seqs, times = zip(*found, strict=True)
@@ -127,7 +142,7 @@ async def _remove(database: Database, name: str, values: dict[str, object], now_
 
 
 async def _forget_pending(connection: Connection, partition_ids: list[int], now_us: int) -> None:
-    """What was delivered, not finished and is gone now is nobody's lag any more."""
+    """What was delivered, not finished and is gone now is no group's lag any more."""
     found = await rows(connection, query("retention_lock_deliveries"), {"partition_ids": partition_ids})
     saved = []
     for group_id, partition_id, column, cursor_seq, removed_seq in cast("list[tuple[Any, ...]]", found):

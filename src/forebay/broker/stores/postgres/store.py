@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
-from typing import cast
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar, cast
 
 import pyarrow as pa
 from psycopg.types.json import Jsonb
@@ -39,10 +41,14 @@ from forebay.broker.overview import (
     LostMessages,
     PartitionStatus,
     QueueStatus,
+    SeekPreview,
     SeekTarget,
+    StoreFigures,
+    StoreTimes,
     TraceEvent,
 )
 from forebay.broker.push_run import payload_bytes
+from forebay.broker.room_work import Work
 from forebay.broker.store import Waker
 from forebay.broker.stores.postgres import (
     acknowledging,
@@ -57,21 +63,22 @@ from forebay.broker.stores.postgres import (
     staging,
     traces,
 )
-from forebay.broker.stores.postgres.connections import REQUEST_SECONDS_MAX, Connection, Database, opened
+from forebay.broker.stores.postgres.connections import REQUEST_SECONDS_MAX, Connection, Database, opened, rows
 from forebay.broker.stores.postgres.migrations import migrate
-from forebay.broker.stores.postgres.names import place_numbers
+from forebay.broker.stores.postgres.names import partition_number, place_numbers
 from forebay.broker.stores.postgres.notices import Notices
 from forebay.broker.stores.postgres.popping import Pop, seconds_until_due
-from forebay.broker.stores.postgres.push_line import PushLine
-from forebay.broker.stores.postgres.push_writer import PushWriter
+from forebay.broker.stores.postgres.push_batcher import PushBatcher
 from forebay.broker.stores.postgres.pushing import Availability
 from forebay.broker.stores.postgres.queries import query
 from forebay.broker.stores.postgres.transactions import Transactions
-from forebay.clock import Clock
+from forebay.clock import SECOND_US, Clock
 from forebay.errors import StoreUnavailable
+from forebay.model.histogram import Histogram
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of, options_to_wire
 
-SECOND_US = 1_000_000
+T = TypeVar("T")
+
 PUSH_SECONDS_MAX = 10.0
 """Shorter than for other requests: all pushes wait for the one that is under way."""
 GROUP_BYTES_MAX = 2 << 20
@@ -92,19 +99,29 @@ class PostgresStore:
         self._url = url
         self._clock = clock
         self._server_id = uuid.uuid4().hex
-        self._database = Database(url, request_seconds_max=request_seconds_max)
-        self._request_seconds_max = request_seconds_max
+        push_seconds_max = min(request_seconds_max, PUSH_SECONDS_MAX)
+        self._database = Database(url, request_seconds_max=request_seconds_max, push_seconds_max=push_seconds_max)
         self._wake: Waker = lambda queue, count: None
-        self._pushes = PushLine(self._push_writer(), self._tell, size_max=GROUP_BYTES_MAX)
+        self._times = StoreTimes(Histogram())
+        self._dropped = Counter[str]()
+        self._pushes = PushBatcher(
+            self._database,
+            self._server_id,
+            self._now_us,
+            self._tell,
+            self._times.commit,
+            size_max=GROUP_BYTES_MAX,
+        )
         self._expired = 0
         self._notices = Notices(url, self._database, self._server_id, self._hear)
         self._transactions = Transactions(
-            self._database, self._server_id, self._now_us, tell=self._tell, tell_freed=self._tell_freed
+            self._database,
+            self._server_id,
+            self._now_us,
+            tell=self._tell,
+            tell_freed=self._tell_freed,
+            dropped=self._dropped,
         )
-
-    def _push_writer(self) -> PushWriter:
-        seconds_max = min(self._request_seconds_max, PUSH_SECONDS_MAX)
-        return PushWriter(self._url, self._server_id, self._now_us, request_seconds_max=seconds_max)
 
     def _now_us(self) -> int | None:
         return None if self._clock is None else self._clock.now_us()
@@ -155,7 +172,14 @@ class PostgresStore:
         return []  # the database refuses pages that it cannot read, and knows no more of them
 
     async def queues(self, name: str | None = None) -> list[QueueStatus]:
-        return await browsing.queues(self._database, name)
+        return await browsing.queues(self._database.ask, name)
+
+    async def queues_of(
+        self, *, partition_ids: Sequence[str] = (), lease_ids: Sequence[str] = (), stage_ids: Sequence[str] = ()
+    ) -> set[str]:
+        numbers = [number for one in partition_ids if (number := partition_number(one)) is not None]
+        values: dict[str, object] = {"partitions": numbers, "leases": list(lease_ids), "stages": list(stage_ids)}
+        return {str(queue) for [queue] in await self._database.ask(query("queues_of"), values)}
 
     async def partitions(self, queue: str, limit: int, offset: int) -> list[PartitionStatus]:
         return await browsing.partitions(self._database, queue, limit, offset)
@@ -180,15 +204,15 @@ class PostgresStore:
     # the way out
 
     async def pop(self, request: PopRequest) -> Popped:
-        pop = Pop(self._database, request, self._now_us())
+        pop = Pop(self._database, request, self._now_us(), self._dropped)
         popped = await pop.run()
         if pop.is_queue_missing and request.subscription_mode != "all":
             # What is pushed from now on is the group's, so the queue has to know it.
             await self._transactions.make_queues([PushItem(request.queue, "", b"", "")])
-            popped = await Pop(self._database, request, self._now_us()).run()
+            popped = await Pop(self._database, request, self._now_us(), self._dropped).run()
         if not popped.messages and await self._notices.note(request.queue):
-            # Somebody may have pushed before the note was there, and told nobody.
-            popped = await Pop(self._database, request, self._now_us()).run()
+            # Another server may have pushed before the note was there, and notified none.
+            popped = await Pop(self._database, request, self._now_us(), self._dropped).run()
         return popped
 
     async def seconds_until_due(self, request: PopRequest) -> float | None:
@@ -199,6 +223,7 @@ class PostgresStore:
             return await acknowledging.acknowledge(connection, acknowledgements, self._now_us())
 
         judged = await self._database.run(work)
+        self._dropped += judged.dropped
         self._tell_freed(await judged.freed())
         return judged.acknowledged
 
@@ -210,7 +235,7 @@ class PostgresStore:
 
     async def complete(self, lease_ids: Sequence[str]) -> list[Completed | None]:
         async def work(connection: Connection) -> dict[str, tuple[Completed | None, acknowledging.Judged]]:
-            # In one order for everybody: two requests with the same leases would wait for each other.
+            # In one order for all requests: two requests with the same leases would wait for each other.
             return {
                 lease_id: await acknowledging.complete(connection, lease_id, self._now_us())
                 for lease_id in sorted(set(lease_ids))
@@ -228,9 +253,9 @@ class PostgresStore:
 
         return await self._database.run(work)
 
-    async def release(self, lease_id: str) -> bool:
+    async def release(self, lease_id: str, *, as_whole: bool = False) -> bool:
         async def work(connection: Connection) -> set[str]:
-            return await acknowledging.release(connection, lease_id, self._now_us())
+            return await acknowledging.release(connection, lease_id, self._now_us(), as_whole=as_whole)
 
         freed = await self._database.run(work)
         self._tell_freed(freed)
@@ -244,7 +269,22 @@ class PostgresStore:
     # groups
 
     async def groups(self, queue: str | None = None) -> list[GroupLag]:
-        return await groups.lags(self._database, queue, self._now_us())
+        return await groups.lags(self._database.ask, queue, self._now_us())
+
+    def times(self) -> StoreTimes:
+        return self._times
+
+    def dropped(self) -> Mapping[str, int]:
+        return dict(self._dropped)
+
+    async def figures(self) -> StoreFigures:
+        async def work(connection: Connection) -> StoreFigures:
+            ask, now_us = partial(rows, connection), self._now_us()
+            [[time_us]] = await ask(query("time_now"), {"now_us": now_us})
+            found = await browsing.queues(ask, None)
+            return StoreFigures(found, await groups.lags(ask, None, now_us), cast("int", time_us))
+
+        return await self._database.snapshot(work)
 
     async def seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> int:
         async def work(connection: Connection) -> int:
@@ -253,6 +293,9 @@ class PostgresStore:
         moved = await self._database.run(work, is_durable=True)
         self._tell_freed([queue])
         return moved
+
+    async def preview_seek(self, group: str, queue: str, partition: str | None, target: SeekTarget) -> SeekPreview:
+        return await groups.preview_seek(self._database, group, queue, partition, target, self._now_us())
 
     async def delete_group(self, group: str, queue: str | None) -> int:
         async def work(connection: Connection) -> int:
@@ -361,6 +404,14 @@ class PostgresStore:
 
     async def forget_flow(self, name: str) -> bool:
         return await flows.forget(self._database, name)
+
+    # other rooms
+
+    async def together(self, begin: Callable[[], Work[T]], *, has_stages: bool = False) -> T:
+        return await self._transactions.together(begin, has_stages=has_stages)
+
+    async def look(self, begin: Callable[[], Work[T]]) -> T:
+        return await self._transactions.together(begin, has_stages=False)
 
     # the store as a whole
 

@@ -8,8 +8,7 @@ from forebay.broker.overview import TraceEvent
 from forebay.broker.stores.postgres.connections import Database
 from forebay.broker.stores.postgres.names import partition_number, wire_id
 from forebay.broker.stores.postgres.queries import query
-
-_SECOND_US = 1_000_000
+from forebay.clock import SECOND_US
 
 Found = list[tuple[Any, ...]]
 
@@ -55,7 +54,7 @@ async def expire(database: Database, seconds: float, now_us: int | None) -> int:
 
     Servers that do so at the same time pass over what another one is removing: each event is counted by one of them.
     """
-    values: dict[str, object] = {"now_us": now_us, "kept_us": round(seconds * _SECOND_US)}
+    values: dict[str, object] = {"now_us": now_us, "kept_us": round(seconds * SECOND_US)}
     total = 0
     while removed := len(await database.ask_for_delivery(query("traces_expire"), values)):
         total += removed

@@ -1,12 +1,14 @@
 """Transactions one behind the other on one connection, and an event loop that never waits for them.
 
-libpq's pipeline mode again (see `wire`), but here nobody stands and waits: statements leave with `send`, and when their
-answers have come, the loop calls back. Whoever sends the next transaction need not wait for the last one, so the
-database always has something to do, and the loop reads requests meanwhile.
+psycopg's own connections wait for each answer before the next statement leaves. Here libpq's pipeline mode is used
+directly: statements leave with `send`, and when their answers have come, the loop calls back. The next transaction is
+sent without waiting for the last one, so that the database always has something to do, and the loop reads requests
+meanwhile. A statement is prepared when it is first sent, in the same trip, and its plan is made once where
+`PLANNED_ONCE` is among the connection's settings.
 
 A transaction has neither BEGIN nor COMMIT. What is sent up to a synchronisation point is one transaction, which the
 database commits when it gets there, or rolls back as a whole when a statement fails. So it takes a single trip, and its
-locks are not held while anybody makes up his mind. What must not be committed has to fail, or to write nothing.
+locks are not held while a program makes a decision. What must not be committed has to fail, or to write nothing.
 
 **What is known of a transaction when its connection breaks**
 
@@ -21,51 +23,60 @@ locks are not held while anybody makes up his mind. What must not be committed h
 The database sends what it has to say in order. So a farewell in place of an answer says that the statement was not
 done, and nothing behind it either.
 
-Whoever opens the connection lets the database itself end a statement that takes too long (`statement_timeout`), and
-then it is known what became of it. Silence is what is left: `seconds_max` counts from when a transaction was the next
-to be answered.
+The caller that opens the connection lets the database itself end a statement that takes too long (`statement_timeout`),
+and then it is known what became of it. Silence is what is left: `seconds_max` counts from when a transaction was the
+next to be answered.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
 import psycopg
+from psycopg import abc, errors
 from psycopg.adapt import Transformer
 from psycopg.errors import Diagnostic
-from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
+from forebay.broker.stores.postgres.arrays import on_the_wire
 from forebay.broker.stores.postgres.attempts import CommitUnknown
-from forebay.broker.stores.postgres.connections import Row
-from forebay.broker.stores.postgres.wire import DONE, Packed, Wire, ends_connection, error_of, rows_of
+from forebay.broker.stores.postgres.connections import Connection, Row
+from forebay.broker.stores.postgres.queries import Prepared, Statement, prepared
 
-Connection = psycopg.Connection[Row]
 Then = Callable[[list[list[Row]] | Exception], None]
 """Called once, by the loop, with the rows of each statement or with what became of them instead. Never raises."""
+DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+
+
+class Packed(NamedTuple):
+    """A statement with its values as they go over the wire."""
+
+    statement: Prepared
+    values: list[bytes | None]
+
+
+def packed(statements: Sequence[Statement]) -> list[Packed]:
+    """All of it before any is sent: a value that cannot be sent must not leave half a transaction behind."""
+    return [
+        Packed(known, [on_the_wire(statement.values[name]) for name in known.parameters])
+        for statement in statements
+        if (known := prepared(statement.text))
+    ]
 
 
 class _Sent:
-    __slots__ = ("count", "results", "then")
+    __slots__ = ("results", "sent", "then")
 
-    def __init__(self, count: int, then: Then) -> None:
-        self.count = count
+    def __init__(self, sent: Sequence[bytes | None], then: Then) -> None:
+        self.sent = sent
+        """What results are to come: the name of a statement that is prepared, None for one that is run."""
         self.then = then
         self.results: list[PGresult] = []
-
-
-def connected_for(url: str, settings: Mapping[str, str], texts: Sequence[bytes], *, seconds_max: float) -> Connection:
-    """A connection on which statements with these texts can be sent. Takes its time: not for an event loop."""
-    wire = Wire(url, settings)
-    try:
-        return wire.given_away(texts, time.monotonic() + seconds_max)
-    except BaseException:
-        wire.close()
-        raise
 
 
 class TransactionStream:
@@ -74,6 +85,9 @@ class TransactionStream:
         self._loop = loop
         self._seconds_max = seconds_max
         self._libpq = connection.pgconn
+        self._libpq.enter_pipeline_mode()
+        self._prepared: set[bytes] = set()
+        """Names of statements that the database knows, or will when it gets there."""
         self._socket = self._libpq.socket
         self._rows = Transformer(connection)
         self._sent: deque[_Sent] = deque()
@@ -95,12 +109,18 @@ class TransactionStream:
 
     def send(self, statements: Sequence[Packed], then: Then) -> None:
         """Let a transaction leave. When the connection breaks at that, `then` is called before this returns."""
-        self._sent.append(_Sent(len(statements), then))
+        sent: list[bytes | None] = []
+        self._sent.append(_Sent(sent, then))
         if len(self._sent) == 1:
             self._begin_turn()
         try:
-            for (name, _, _), values in statements:
+            for (name, text, _), values in statements:
+                if name not in self._prepared:
+                    self._libpq.send_prepare(name, text)
+                    self._prepared.add(name)
+                    sent.append(name)
                 self._libpq.send_query_prepared(name, values, [Format.BINARY] * len(values), Format.BINARY)
+                sent.append(None)
             self._libpq.pipeline_sync()
             self._flush()
         except (psycopg.Error, OSError) as error:
@@ -154,17 +174,22 @@ class TransactionStream:
         if result.status != ExecStatus.PIPELINE_SYNC:
             first.results.append(result)
             return
-        outcome = self._outcome(first)  # while it is still under way: if that fails, somebody has to hear of it
+        outcome = self._outcome(first)  # while it is still under way: if that fails, the caller has to hear of it
         self._sent.popleft()
         if self._sent:
             self._begin_turn()
         first.then(outcome)
 
     def _outcome(self, sent: _Sent) -> list[list[Row]] | Exception:
-        for result in sent.results:
+        found: list[list[Row]] = []
+        failed: PGresult | None = None
+        for name, result in zip(sent.sent, sent.results, strict=True):
             if result.status not in DONE:
-                return error_of(result)
-        return [rows_of(result, self._rows) for result in sent.results]
+                failed = failed or result
+                self._prepared.discard(name or b"")
+            elif name is None:
+                found.append(_rows_of(result, self._rows))
+        return found if failed is None else _error_of(failed)
 
     # time, and the end
 
@@ -191,21 +216,40 @@ class TransactionStream:
         self._loop.remove_writer(self._socket)
         if self._timer is not None:
             self._timer.cancel()
-        # Whoever finds that nothing can be sent any more has not heard yet what the database said before it went.
+        # Where nothing can be sent any more, what the database said before it went has not been read yet.
         with contextlib.suppress(psycopg.Error, OSError):
             self._libpq.consume_input()
         with contextlib.suppress(psycopg.Error, OSError):
             self._take_results()
-        self._connection.close()
+        self._libpq.finish()
         sent, self._sent = self._sent, deque()
         farewell: Exception | None = None
         for one in sent:
             answered = [result for result in one.results if result.status in DONE]
-            farewell = farewell or next((error_of(result) for result in one.results if ends_connection(result)), None)
-            one.then(farewell if farewell is not None and len(answered) < one.count else _unknown(error))
+            farewell = farewell or next((_error_of(result) for result in one.results if _ends_connection(result)), None)
+            one.then(farewell if farewell is not None and len(answered) < len(one.sent) else _unknown(error))
 
 
 def _unknown(error: Exception) -> CommitUnknown:
     unknown = CommitUnknown(str(error))
     unknown.__cause__ = error
     return unknown
+
+
+def _rows_of(result: PGresult, reader: abc.Transformer) -> list[Row]:
+    reader.set_pgresult(result, set_loaders=True, format=Format.BINARY)
+    return cast("list[Row]", reader.load_rows(0, result.ntuples, tuple))
+
+
+def _ends_connection(result: PGresult) -> bool:
+    """Whether an error is the last that will come of this connection."""
+    return result.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in (b"FATAL", b"PANIC")
+
+
+def _error_of(result: PGresult) -> psycopg.Error:
+    """What the database said went wrong."""
+    try:
+        kind = errors.lookup((result.error_field(DiagnosticField.SQLSTATE) or b"").decode())
+    except KeyError:
+        kind = psycopg.DatabaseError
+    return kind(result.get_error_message())

@@ -1,18 +1,21 @@
 """Transactions that push and do something besides: acknowledge, take dead letters back, commit stages.
 
-They happen as a whole or not at all. Queues that do not exist yet are made outside of them, so that nobody who pushes
-to such a queue waits for the rest; then the transaction is tried again.
+They happen as a whole or not at all. Queues that do not exist yet are made outside of them, so that no client that
+pushes to such a queue waits for the rest; then the transaction is tried again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from forebay.broker.bulk import CommitOutcome, StagesOf
 from forebay.broker.messages import Acknowledgement, Pushed, PushItem, TransactionOutcome
 from forebay.broker.overview import DeadLetterFilter
+from forebay.broker.room_work import Work
 from forebay.broker.stores.postgres import acknowledging, dead_letters
+from forebay.broker.stores.postgres.committing import COMMIT_SECONDS_MAX, StageCommit
 from forebay.broker.stores.postgres.connections import Connection, Database
 from forebay.broker.stores.postgres.pushing import (
     DELETED_AGAIN,
@@ -22,7 +25,7 @@ from forebay.broker.stores.postgres.pushing import (
     Push,
     make_queues,
 )
-from forebay.broker.stores.postgres.staging import COMMIT_SECONDS_MAX, StageCommit
+from forebay.broker.stores.postgres.rooms import RoomTransaction
 from forebay.errors import PayloadInClear, QueueFull, StoreUnavailable
 
 T = TypeVar("T")
@@ -43,7 +46,9 @@ class Transactions:
         *,
         tell: Callable[[Availability], None],
         tell_freed: Callable[[Iterable[str]], None],
+        dropped: Counter[str],
     ) -> None:
+        self._dropped = dropped
         self._database = database
         self._server_id = server_id
         self._now_us = now_us
@@ -72,6 +77,7 @@ class Transactions:
         except _Refused as refused:
             return TransactionOutcome([], [], str(refused))
         self._tell(availability)
+        self._dropped += judged.dropped
         self._tell_freed(await judged.freed())
         return TransactionOutcome(pushed, judged.acknowledged)
 
@@ -100,6 +106,18 @@ class Transactions:
         self._tell(availability)
         return outcome
 
+    async def together(self, begin: Callable[[], Work[T]], *, has_stages: bool) -> T:
+        async def work(connection: Connection) -> tuple[T, Availability]:
+            transaction = RoomTransaction(connection, self._server_id, self._now_us())
+            return await transaction.run(begin()), transaction.availability
+
+        async def once() -> tuple[T, Availability]:
+            return await self._database.run_room(work, seconds_max=COMMIT_SECONDS_MAX if has_stages else None)
+
+        result, availability = await self._with_queues(once)
+        self._tell(availability)
+        return result
+
     async def _pushed(self, connection: Connection, items: Sequence[PushItem]) -> tuple[Sequence[Pushed], Availability]:
         [outcome], availability = await Push(connection, self._now_us(), self._server_id).store([items])
         if isinstance(outcome, QueueFull | PayloadInClear):
@@ -107,9 +125,13 @@ class Transactions:
         return outcome, availability
 
     async def _run(self, work: Callable[[Connection], Awaitable[T]], *, seconds_max: float | None = None) -> T:
+        return await self._with_queues(lambda: self._database.run(work, is_durable=True, seconds_max=seconds_max))
+
+    async def _with_queues(self, once: Callable[[], Awaitable[T]]) -> T:
+        """Try again when queues had to be made first."""
         for _ in range(MAKE_QUEUES_MAX):
             try:
-                return await self._database.run(work, is_durable=True, seconds_max=seconds_max)
+                return await once()
             except MissingQueues as missing:
                 await self.make_queues(missing.items)
         raise StoreUnavailable(DELETED_AGAIN)

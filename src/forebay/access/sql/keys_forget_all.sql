@@ -1,0 +1,2 @@
+-- Remove all keys.
+DELETE FROM forebay.api_keys RETURNING key_id

@@ -1,0 +1,2 @@
+-- End all sessions.
+DELETE FROM forebay.key_sessions

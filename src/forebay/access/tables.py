@@ -1,0 +1,7 @@
+"""The statements of access, each in a file of its own: `sql/NAME.sql`."""
+
+from __future__ import annotations
+
+from forebay.broker.room_work import Statements
+
+SQL = Statements("forebay.access")

@@ -1,0 +1,2 @@
+-- Remove a dead letter.
+DELETE FROM dead_letters WHERE id = ?

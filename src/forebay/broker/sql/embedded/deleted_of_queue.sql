@@ -1,0 +1,2 @@
+-- Messages of a queue that were deleted by themselves.
+SELECT d.seq FROM deleted_messages d JOIN partitions p ON p.id = d.partition_id WHERE p.queue_id = ?

@@ -1,0 +1,2 @@
+-- Whether a switch is on.
+SELECT is_set FROM flags WHERE name = ?

@@ -1,0 +1,2 @@
+-- A switch.
+INSERT OR REPLACE INTO flags (name, is_set) VALUES (?, ?)

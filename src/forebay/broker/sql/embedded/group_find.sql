@@ -1,0 +1,2 @@
+-- The number of a group.
+SELECT id FROM groups WHERE queue_id = ? AND name = ?

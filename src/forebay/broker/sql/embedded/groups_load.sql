@@ -1,0 +1,2 @@
+-- Groups of a queue.
+SELECT id, name, start_seq FROM groups WHERE queue_id = ?

@@ -1,0 +1,2 @@
+-- Remove a partition.
+DELETE FROM partitions WHERE id = ?

@@ -1,0 +1,3 @@
+-- A partition.
+SELECT {partition_columns}
+FROM partitions p WHERE p.id = ?

@@ -1,0 +1,2 @@
+-- The queue of a partition.
+SELECT queue_id FROM partitions WHERE id = ?

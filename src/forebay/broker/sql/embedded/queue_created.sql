@@ -1,0 +1,2 @@
+-- When a queue was made: its identity.
+SELECT created_us FROM queues WHERE id = ?

@@ -1,0 +1,2 @@
+-- Delete a queue; what it left is purged in turns.
+DELETE FROM queues WHERE id = ?

@@ -1,0 +1,2 @@
+-- Whether a queue is still there.
+SELECT 1 FROM queues WHERE id = ?

@@ -1,0 +1,2 @@
+-- Numbers of all queues.
+SELECT id FROM queues

@@ -1,0 +1,2 @@
+-- All queues.
+SELECT id, name, namespace, task, options, created_us FROM queues ORDER BY id

@@ -1,0 +1,2 @@
+-- What a table has of a partition that is removed.
+DELETE FROM {table} WHERE partition_id = ?

@@ -1,0 +1,2 @@
+-- Forget stages that were never committed.
+DELETE FROM stages WHERE created_us < ? RETURNING stage_id

@@ -1,0 +1,2 @@
+-- All stages.
+SELECT stage_id FROM stages

@@ -1,0 +1,2 @@
+-- A transaction is committed.
+INSERT INTO committed_tags (tag) VALUES (?)

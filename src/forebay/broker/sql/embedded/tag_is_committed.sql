@@ -1,0 +1,2 @@
+-- Whether a transaction was committed.
+SELECT 1 FROM committed_tags WHERE tag = ?

@@ -1,0 +1,2 @@
+-- How many names there are.
+SELECT count(DISTINCT name) FROM trace_names

@@ -1,0 +1,2 @@
+-- Traces before a number.
+DELETE FROM traces WHERE id < ?

@@ -1,0 +1,2 @@
+-- The oldest trace.
+SELECT min(id) FROM traces

@@ -1,0 +1,1 @@
+"""Work on the store's transaction: reads and writes of dispatch's tables, by subject."""

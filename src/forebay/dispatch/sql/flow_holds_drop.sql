@@ -1,0 +1,2 @@
+-- A forgotten flow needs no messages.
+DELETE FROM forebay.parcel_holds WHERE flow = :flow

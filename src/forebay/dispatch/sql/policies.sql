@@ -1,0 +1,2 @@
+-- Auto-resume policies.
+SELECT policy FROM forebay.resume_policies ORDER BY name

@@ -1,0 +1,2 @@
+-- Forget an auto-resume policy.
+DELETE FROM forebay.resume_policies WHERE name = :name RETURNING name

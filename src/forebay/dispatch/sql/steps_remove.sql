@@ -1,0 +1,3 @@
+-- The steps of parcels that are removed, each given as [did].
+DELETE FROM forebay.parcel_flows
+WHERE did IN (SELECT e.value ->> 0 FROM forebay.each(:dids) AS e)

@@ -1,0 +1,1 @@
+"""The variants of the warm tier."""
