@@ -2,4 +2,4 @@
 SELECT d.seq
 FROM partitions p
 JOIN deleted_messages d ON d.partition_id = p.id
-WHERE p.queue_id = ? AND d.seq BETWEEN ? AND ?
+WHERE p.queue_id = :queue_id AND d.seq BETWEEN :first_seq AND :last_seq

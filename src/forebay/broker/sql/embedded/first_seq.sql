@@ -4,6 +4,6 @@ SELECT max(b.first_seq, p.floor_seq + 1) AS seq, b.first_seq > p.floor_seq AND N
 FROM partitions p
 JOIN blocks b ON b.partition_id = p.id AND b.first_seq = (SELECT min(first_seq) FROM blocks WHERE partition_id =
     p.id AND position >= 0)
-WHERE p.queue_id = ?
+WHERE p.queue_id = :queue_id
 ORDER BY seq, is_kept DESC
 LIMIT 1

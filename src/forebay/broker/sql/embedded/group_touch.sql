@@ -1,2 +1,2 @@
 -- When a group popped last.
-UPDATE groups SET last_active_us = ?1 WHERE id = ?2 AND last_active_us < ?1
+UPDATE groups SET last_active_us = :active_us WHERE id = :group_id AND last_active_us < :active_us

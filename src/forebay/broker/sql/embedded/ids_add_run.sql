@@ -1,4 +1,4 @@
 -- Ids of neighbours in one partition, which have one seq after the other.
 INSERT OR IGNORE INTO transaction_ids (partition_id, transaction_id, seq)
-SELECT ?1, value, ?2 + key
-FROM json_each(?3)
+SELECT ?, value, ? + key
+FROM json_each(?)

@@ -1,2 +1,2 @@
 -- How many partitions a queue has, all or of a name.
-SELECT count(*) FROM partitions WHERE queue_id = ?1 AND (?2 IS NULL OR name = ?2)
+SELECT count(*) FROM partitions WHERE queue_id = :queue_id AND (:name IS NULL OR name = :name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ sessions and admin actions; a Forebay that knows 7 would serve without asking fo
 their queue; a Forebay that knows 8 could not read them. From 7 on, each format is a numbered file in
 `broker/sql/embedded`.
 """
+Values = Sequence[object] | Mapping[str, object]
+"""Of a statement: in order for `?`, by name for `:name`, which a value that stands twice has."""
 _LAST_UNNUMBERED = 6
 _CACHE_KIB = 65_536
 
@@ -117,22 +119,22 @@ class Database:
         """A statement with values of any kind, within the transaction."""
         return self._begun().execute(statement, values)
 
-    def one(self, statement: str, values: Sequence[object] = ()) -> Any:
+    def one(self, statement: str, values: Values = ()) -> Any:
         """The first row, or None."""
         return self._begun().execute(statement, values).fetchone()
 
-    def all(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+    def all(self, statement: str, values: Values = ()) -> list[Any]:
         return self._begun().execute(statement, values).fetchall()
 
-    def do(self, statement: str, values: Sequence[object] = ()) -> int:
+    def do(self, statement: str, values: Values = ()) -> int:
         """Change something; returns how many rows it changed."""
         return self._begun().execute(statement, values).rowcount
 
-    def insert(self, statement: str, values: Sequence[object]) -> int:
+    def insert(self, statement: str, values: Values) -> int:
         """Insert one row; returns its id."""
         return int(self._begun().execute(statement, values).lastrowid or 0)
 
-    def many(self, statement: str, rows: Iterable[Sequence[object]]) -> int:
+    def many(self, statement: str, rows: Iterable[Values]) -> int:
         """The same for each row; returns how many rows all of it changed."""
         return self._begun().executemany(statement, rows).rowcount
 

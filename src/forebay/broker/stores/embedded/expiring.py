@@ -33,7 +33,7 @@ class Expiring:
         self._database.many(
             query("group_touch"),
             [
-                (group.last_active_us, group.group_id)
+                {"active_us": group.last_active_us, "group_id": group.group_id}
                 for queue in self._queues.by_id.values()
                 for group in queue.groups.values()
                 if group.last_active_us
@@ -95,6 +95,6 @@ class Expiring:
             return False
         removed = self._database.do(
             query("removed_partitions_prune"),
-            (queue_id, queue.log.first_seq, PIECE_ROWS_MAX),
+            {"queue_id": queue_id, "first_seq": queue.log.first_seq, "limit": PIECE_ROWS_MAX},
         )
         return removed == PIECE_ROWS_MAX

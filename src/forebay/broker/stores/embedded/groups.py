@@ -31,7 +31,7 @@ class Groups:
             group.ready = queue.waiting = None
         numbers = self._database.all(
             query("partitions_after"),
-            (after, queue.queue_id, partition, SEEK_PARTITIONS_MAX),
+            {"after": after, "queue_id": queue.queue_id, "name": partition, "limit": SEEK_PARTITIONS_MAX},
         )
         if numbers:
             state = DeliveryState(max(seq - 1, 0))

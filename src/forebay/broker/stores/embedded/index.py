@@ -112,7 +112,7 @@ class MessageIndex:
         """The partition's records that hold messages behind `seq`, in order, without those that are lost."""
         rows = self._database.all(
             query("blocks_after"),
-            (partition_id, seq + 1, limit + 1),
+            {"partition_id": partition_id, "seq": seq + 1, "limit": limit + 1},
         )
         return [block for row in rows if (block := Block(*row)).last_seq > seq][:limit]
 

@@ -117,7 +117,7 @@ class Losses:
         # The bytes of what is lost are not known: what is left is taken for average.
         self._database.do(
             query("partition_set_kept"),
-            (number, kept, kept_before),
+            {"partition_id": number, "kept": kept, "kept_before": kept_before},
         )
         return LostRange(max(first_seq, floor_seq + 1), last_seq, kept_before - kept)
 

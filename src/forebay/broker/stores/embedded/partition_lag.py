@@ -89,7 +89,7 @@ class PartitionLag:
     def _lost(self, partition_id: int, seq: int) -> _Lost:
         rows = self._execute(
             query("lost_blocks_counted"),
-            (partition_id, seq),
+            {"partition_id": partition_id, "seq": seq},
         ).fetchall()
         return _Lost([(first, last) for first, last, _ in rows], sum(count for _, _, count in rows))
 
@@ -144,6 +144,6 @@ class PartitionLag:
             seq += 1
         row = self._execute(
             query("seq_next"),
-            (partition_id, seq),
+            {"partition_id": partition_id, "seq": seq},
         ).fetchone()
         return int(row[0]) if row else seq + 1

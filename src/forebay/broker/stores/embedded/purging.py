@@ -79,6 +79,6 @@ class Purger:
         """Remove some of the owner's rows; False when others have to get their turn first."""
         self._rows += self._database.do(
             query_with("rows_purge", table=table, owner=owner, key=key),
-            (number, PIECE_ROWS_MAX),
+            {"number": number, "limit": PIECE_ROWS_MAX},
         )
         return self._rows < PIECE_ROWS_MAX

@@ -227,7 +227,9 @@ class Queues:
         found = queue.partitions.get(name)
         if found is None:
             statement = query("partition_add")
-            found = queue.partitions[name] = self._database.insert(statement, (queue.queue_id, name))
+            found = queue.partitions[name] = self._database.insert(
+                statement, {"queue_id": queue.queue_id, "name": name}
+            )
             self._made.append((queue, name))
         return found
 

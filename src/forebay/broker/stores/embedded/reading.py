@@ -58,8 +58,8 @@ class RangeReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _all(self, statement: str, *values: object) -> list[Any]:
-        return self._database.execute(statement, (self.queue.queue_id, *values)).fetchall()
+    def _all(self, statement: str, **values: object) -> list[Any]:
+        return self._database.execute(statement, {"queue_id": self.queue.queue_id, **values}).fetchall()
 
     def bounds(self, time_us: int | None, partitions: Sequence[str] = ()) -> QueueBounds:
         [(size,)] = self._all(query("queue_size"))
@@ -82,7 +82,7 @@ class RangeReader:
         """The last message that retention removed; of partitions that are gone it is not known which they were."""
         [(seq,)] = self._all(
             query("removed_seq"),
-            json.dumps(list(partitions)),
+            partitions=json.dumps(list(partitions)),
         ) or [(0,)]
         return int(seq)
 
@@ -90,7 +90,7 @@ class RangeReader:
         """What is known to be lost; where the partition is not known, it may be of any."""
         rows = self._all(
             query("losses_of_queue"),
-            json.dumps(list(partitions)),
+            partitions=json.dumps(list(partitions)),
         )
         return tuple(LostSpan(*row) for row in rows)
 
@@ -175,9 +175,9 @@ class RangeReader:
         end = self.queue.next_seq - 1 if damage.last_seq is None else damage.last_seq
         rows = self._all(
             query("blocks_any_between"),
-            damage.first_seq,
-            end,
-            json.dumps(list(wanted.partitions)),
+            first_seq=damage.first_seq,
+            last_seq=end,
+            partitions=json.dumps(list(wanted.partitions)),
         )
         return bool(rows)
 
@@ -191,8 +191,8 @@ class RangeReader:
     def _deleted(self, first: int, last: int) -> pa.Array | None:
         rows = self._all(
             query("deleted_of_queue_between"),
-            first,
-            last,
+            first_seq=first,
+            last_seq=last,
         )
         return pa.array([seq for (seq,) in rows], pa.int64()) if rows else None
 

@@ -167,7 +167,7 @@ class Retention:
         queue.waiting = None
         self._database.do(
             query("partition_remove_upto"),
-            (floor, share.messages, share.size_bytes, number),
+            {"floor_seq": floor, "messages": share.messages, "size": share.size_bytes, "partition_id": number},
         )
         self._database.do(query("blocks_delete_upto"), (number, floor))
         self._database.do(query("ids_delete_upto"), (number, floor))

@@ -48,7 +48,8 @@ class SeekPreviews:
         found = self._database.execute(query("group_find"), (queue_id, group))
         row = found.fetchone()
         group_id = row[0] if row else None
-        [(partitions,)] = self._database.execute(query("partitions_count"), (queue_id, partition))
+        values = {"queue_id": queue_id, "name": partition}
+        [(partitions,)] = self._database.execute(query("partitions_count"), values)
         before = self._behind(_Wanted(queue_id, partition, group_id, 0))
         after = self._behind(_Wanted(queue_id, partition, None, target_seq))
         both = self._behind(_Wanted(queue_id, partition, group_id, target_seq))

@@ -95,7 +95,15 @@ class States:
         """The same state for all partitions of the queue between those numbers, or for one of them."""
         self._database.do(
             query("states_save_all"),
-            (group.group_id, state.cursor_seq, delivery.encode_state(state), queue.queue_id, partition, *numbers),
+            {
+                "group_id": group.group_id,
+                "cursor_seq": state.cursor_seq,
+                "state": delivery.encode_state(state),
+                "queue_id": queue.queue_id,
+                "name": partition,
+                "first_id": numbers[0],
+                "last_id": numbers[1],
+            },
         )
 
     def save_encoded(self, group: Group, partition_id: int, state: DeliveryState | FreshLease, encoded: bytes) -> None:

@@ -74,5 +74,5 @@ class CommittedTags:
         self._database.many(query("tagged_record_delete"), [(tag, queue_id) for (tag,) in tags])
         self._database.many(
             query("tag_delete_unused"),
-            tags,
+            [{"tag": tag} for (tag,) in tags],
         )
