@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -37,6 +38,8 @@ class Rooms(ArrowStages):
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__(clock)
         self._rooms = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        # It has nothing to lose: a test may drop the store without closing it.
+        weakref.finalize(self, self._rooms.close)
         for number in range(7, VERSION + 1):
             self._rooms.executescript(numbered_format(number))
 
