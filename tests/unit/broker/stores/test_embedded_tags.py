@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ async def add(store: EmbeddedStore, number: int) -> None:
 
 
 def tag_count(directory: Path) -> int:
-    with sqlite3.connect(directory / "store.sqlite") as database:
+    with closing(sqlite3.connect(directory / "store.sqlite")) as database, database:
         ((committed,),) = database.execute("SELECT count(*) FROM committed_tags").fetchall()
         ((noted,),) = database.execute("SELECT count(DISTINCT tag) FROM tagged_records").fetchall()
     assert committed == noted
@@ -170,7 +170,7 @@ def images(store: EmbeddedStore, disk: FaultyFilesystem, source: Path, target: P
 
 
 def floors(directory: Path) -> dict[tuple[str, str], int]:
-    with sqlite3.connect(directory / "store.sqlite") as database:
+    with closing(sqlite3.connect(directory / "store.sqlite")) as database, database:
         rows = database.execute(
             "SELECT q.name, p.name, p.floor_seq FROM partitions p JOIN queues q ON q.id = p.queue_id"
         ).fetchall()
@@ -223,7 +223,7 @@ async def test_database_of_before_opens_and_its_tags_stay(
     await store.close()
     data = tmp_path / "data"
     before = tag_count(data)
-    with sqlite3.connect(data / "store.sqlite") as database:
+    with closing(sqlite3.connect(data / "store.sqlite")) as database, database:
         database.execute("DROP TABLE tagged_records")
     again = await opened(data, clock)
     for _ in range(2):
@@ -231,7 +231,7 @@ async def test_database_of_before_opens_and_its_tags_stay(
     assert len(await seen(again, "orders")) == len(NEW)
     await add(again, 18)
     await again.close()
-    with sqlite3.connect(data / "store.sqlite") as database:
+    with closing(sqlite3.connect(data / "store.sqlite")) as database, database:
         assert database.execute("SELECT count(*) FROM committed_tags").fetchone() == (before + 1,)
 
 

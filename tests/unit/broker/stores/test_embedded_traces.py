@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,7 @@ async def test_database_of_before_opens_and_loses_its_old_traces(tmp_path: Path,
     store = await opened(tmp_path / "data", clock)
     kept = await note(store, clock, 3)
     await store.close()
-    with sqlite3.connect(tmp_path / "data" / "store.sqlite") as database:
+    with closing(sqlite3.connect(tmp_path / "data" / "store.sqlite")) as database, database:
         database.execute("DROP INDEX trace_names_by_trace")
     store = await opened(tmp_path / "data", clock)
     assert await store.traces(kept[0].partition_id, "a") == kept

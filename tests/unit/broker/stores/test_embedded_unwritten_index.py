@@ -6,6 +6,7 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ async def opened(directory: Path) -> EmbeddedStore:
 
 
 def rows(directory: Path, *tables: str) -> dict[str, list[tuple[object, ...]]]:
-    with sqlite3.connect(directory / "store.sqlite") as connection:
+    with closing(sqlite3.connect(directory / "store.sqlite")) as connection, connection:
         return {table: sorted(connection.execute(f"SELECT {TABLES[table]} FROM {table}")) for table in tables or TABLES}
 
 
