@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 from forebay.flows.action import ActionParams, PythonAction
-from forebay.flows.definition import PARCELS, ClassAction, Source, TableSink
+from forebay.flows.definition import PARCELS, TIME_LIMIT, ClassAction, Source, TableSink
 from forebay.flows.faults import FlowFault
 from forebay.flows.located import Located
 from forebay.flows.neighbours import circles, shared_cursors, shared_names
@@ -76,6 +76,7 @@ def _check_mode(located: Located) -> Iterator[FlowFault]:
             "checkpoint": flow.checkpoint,
             "source.maxOffsetsPerTrigger": source.max_offsets_per_trigger,
             "source.maxBytesPerTrigger": source.max_bytes_per_trigger,
+            "source.retryTimeout": source.retry_timeout,
         }
         for key, value in of_streams.items():
             if value is not None:
@@ -90,6 +91,7 @@ def _check_mode(located: Located) -> Iterator[FlowFault]:
         "source.parcel_messages": source.parcel_messages != own.parcel_messages or None,
         "source.parcel_wait": source.parcel_wait != own.parcel_wait or None,
         "max_errors": flow.max_errors or None,
+        "time_limit": flow.time_limit != TIME_LIMIT or None,
     }
     for index, action in enumerate(flow.actions):
         of_parcels[f"actions.{index}.isolate"] = action.isolate or None
