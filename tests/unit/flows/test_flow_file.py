@@ -236,6 +236,9 @@ def test_what_only_a_flow_on_parcels_has_is_refused_in_a_stream(file: Path, line
         ("{payloadAs: string}", "source: it needs a queue, or else cron or errors"),
         ("{queue: a, parcel_messages: 0}", "source.parcel_messages: 0 is refused"),
         ("{queue: a, maxOffsetsPerTrigger: 5}", "source.maxOffsetsPerTrigger: it belongs to mode: stream"),
+        ("{cron: '* * * * *', group: g}", "source.group: it belongs to a source that is a queue"),
+        ("{cron: '* * * * *', partition: eu}", "source.partition: it belongs to a source that is a queue"),
+        ("{errors: {text: x}, parcel_messages: 5}", "source.parcel_messages: it belongs to a source that is a queue"),
         ("{queue: a, retryTimeout: 5s}", "source.retryTimeout: it belongs to mode: stream"),
     ],
 )
