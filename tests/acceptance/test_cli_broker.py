@@ -181,7 +181,7 @@ def test_queue_is_made_changed_shown_and_deleted(server: RunningServer) -> None:
     assert answer["options"]["deadLetterQueue"] is False
     forebay(server, "push", "kept/berlin", "1")
     shown = forebay(server, "queues", "show", "kept").stdout
-    assert "\n1 waiting, 0 leased, 0 dead; next seq 2\n" in shown
+    assert "kept: 1 messages, 1 bytes\n1 waiting, 0 leased, 0 dead; next seq 2\n" in shown
     assert re.search(r"leaseTime +60\b", shown)
     assert re.search(r"berlin +1 +1 ", shown)
     anew = json.loads(forebay(server, "queues", "configure", "kept", "retryLimit=2", "--reset", "-o", "json").stdout)

@@ -38,7 +38,7 @@ key. A session ends at its time, at sign-out, or with its key.
 
 | limit | value | at the limit |
 |---|---|---|
-| keys, revoked ones included | 10,000 | `KeysFull`: revoked ones are removed after `audit_seconds` |
+| keys, revoked ones included | 10,000 | `KeysFull`: revoked ones go after `server.audit_retention` |
 | name of a key | 1 to 100 characters, unique among keys that are not revoked | `KeyRefused`, `KeyNameTaken` |
 | patterns of a key | 100, of 1 to 255 characters | `KeyRefused` |
 | sessions | 100,000 | the oldest end |

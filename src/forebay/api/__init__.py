@@ -19,6 +19,8 @@ A request's way through this room, and what is done on it:
 | what the caller may do: scopes, queue patterns | `callers`, `routing`, `reach` |
 | what web pages may do, and load | `browsers`, `html_responses` |
 | admin actions | `audit_trail` |
+| what `/metrics`, ledger and page show | `queue_figures`, `latencies`, `ledger`, `journey/`, `page/` |
+| the description of all routes | `openapi`, `reference` |
 | beside the requests: flags, losses, retention, disks, history | `service`, `retention`, `clock_watch`, `disk_watch` |
 
 **Payloads are spliced.** A payload is JSON text on the way in and the same bytes on the way out: it is checked to be

@@ -1,6 +1,6 @@
 """What this server did, minute by minute, for the last day: the curves of Queen's dashboard.
 
-It is kept in memory and begins anew with the process. For more of it, or of all servers together, lets Prometheus
+It is kept in memory and begins anew with the process. For more of it, or of all servers together, let Prometheus
 read `/metrics`.
 """
 

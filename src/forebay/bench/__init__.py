@@ -6,7 +6,8 @@ best and the median of both sides are reported beside it.
 
 A suite is a function that yields `Figure`s. `forebay bench SUITE -o json` prints
 
-    {"suite", "machine", "results": [{"name", "value", "unit", "against", "against_value", "ratio", "goal", "holds"}]}
+    {"suite", "machine", "results": [{"name", "value", "best", "unit", "against", "against_value", "against_best",
+        "ratio", "goal", "holds", "rounds", "note"}]}
 
 A goal of 0 is none: the figure is there for information. A suite with peers that may be left out adds "without", the
 names of those that were.

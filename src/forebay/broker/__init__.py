@@ -6,7 +6,9 @@ partition.
 
 `delivery` decides which consumer gets what, as pure functions. `store` says what storage has to do, in the values of
 `messages`, `overview` and `bulk`; `stores/` holds the variants, and one contract suite holds them to the same
-behaviour. `waiting` lets consumers wait for messages.
+behaviour. `queue_rules` decides about messages that no consumer has yet; `sealed_store` encrypts in front of any store;
+`arrow/` moves many messages at once; `room_work` lends a store's transaction to another room. `waiting` lets consumers
+wait for messages.
 
 **What is promised**
 

@@ -75,7 +75,7 @@ def show(
         output.show_json(found)
         return
     counts = found["totals"]
-    output.say(f"{found['name']}: {counts['total']:,} messages, {format_size(found['sizeBytes'])}")
+    output.say(f"{found['name']}: {counts['total']:,} messages, {format_size(found['sizeBytes'])} bytes")
     output.say(
         f"{counts['pending']:,} waiting, {counts['processing']:,} leased, {counts['deadLetter']:,} dead; "
         f"next seq {found['nextSeq']:,}"

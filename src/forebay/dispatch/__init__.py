@@ -32,7 +32,7 @@ committed to the queue in front of the step together with the parcel that reads 
 
 | limit | default | at the limit |
 |---|---|---|
-| parcels of a class that wait warm | 5,000 | further ones wait cold, until 80 % and no cold ones are left |
+| parcels of a class that wait warm | 5,000 | further ones wait cold, until 80 % and none is cold; refilled below 90 % |
 | lease | 60 s, prolonged by heartbeats every 10 s | parcels are queued again, the attempt counts |
 | attempts of a step | 3 | ERROR, with its history; retry, policy or a person resumes it |
 | parcels of one lease | 1,000 | the rest waits for the next |
@@ -61,7 +61,10 @@ that another server has leased is found out by the claim. Valkey is shared.
 
 The modules: `definition` and `values` (arguments and results), `views` (what it shows), pure decisions (`checking`,
 `tiering`, `fairness`, `routing`, `rates`, `retries`, `schedule`, `cut_plan`, `health`), `warm` and `warms/` (the warm
-tier), `ledger/` (work on the tables, by subject), `taking` and `leasing`, `replaying` and `record_starts` (what a
-person sends again), `sources`, `export_watch` and `upkeep` (what runs by the clock), and `dispatcher`, which puts them
-together.
+tier), `ledger/` (work on the tables, by subject; its statements are in `sql/`), `taking`, `waiters` and `leasing`,
+`record_starts` (what a person sends again), `sources`, `export_watch`, `hold_sweep`, `warm_watch` and `upkeep` (what
+runs by the clock), and `dispatcher`, which puts them together.
+
+The laws: decisions in `tests/unit/dispatch/`, everything else in `tests/contract/test_dispatch_*.py`, on every store
+and warm tier. `Dispatching` of `tests/fixtures/dispatch_steps.py` is the dispatch that those turn by hand.
 """

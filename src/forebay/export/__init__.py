@@ -25,11 +25,11 @@ What happens to a batch
 | takes it | | confirmed |
 | takes part of it (OTLP partial success) | | confirmed; what it rejected is counted and logged |
 | cannot be reached, DNS, TLS, reset | `network` | again later, at its old place in line |
-| does not answer in time | `timeout` | the same |
+| does not answer in time, or answers 408 | `timeout` | the same |
 | 500, 502, 503, 504, other 5xx | `server_error` | the same; not before `Retry-After` |
 | 429 | `rate_limit` | the same; all batches of the destination wait for `Retry-After` |
 | 413, or 400 that says "too large" | `too_large` | in halves, down to one item; the size is remembered |
-| 401, 403 | `auth` | again later; after `max_attempts` a dead letter |
+| 401, 403, 407 | `auth` | again later; after `max_attempts` a dead letter |
 | 400, 422; no form there | `client_error` | the same; then in halves: only the items that are wrong are dead letters |
 | 301, 302, 303 | `client_error` | the same, as a whole: following them would leave the batch behind |
 | other 4xx, one item too large | `client_error` | the same, as a whole |

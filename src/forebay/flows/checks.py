@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 from forebay.flows.action import ActionParams, PythonAction
-from forebay.flows.definition import PARCELS, ClassAction, Source, TableSink
+from forebay.flows.definition import PARCELS, TIME_LIMIT, ClassAction, Source, TableSink
 from forebay.flows.faults import FlowFault
 from forebay.flows.located import Located
 from forebay.flows.neighbours import circles, shared_cursors, shared_names
@@ -60,6 +60,7 @@ def params_of(
 
 OF_STREAMS = "it belongs to mode: stream, and means nothing here"
 OF_PARCELS = "it belongs to mode: parcels, and means nothing in a stream"
+OF_QUEUES = "it belongs to a source that is a queue, and means nothing here"
 
 
 def _check_mode(located: Located) -> Iterator[FlowFault]:
@@ -76,6 +77,7 @@ def _check_mode(located: Located) -> Iterator[FlowFault]:
             "checkpoint": flow.checkpoint,
             "source.maxOffsetsPerTrigger": source.max_offsets_per_trigger,
             "source.maxBytesPerTrigger": source.max_bytes_per_trigger,
+            "source.retryTimeout": source.retry_timeout,
         }
         for key, value in of_streams.items():
             if value is not None:
@@ -90,6 +92,7 @@ def _check_mode(located: Located) -> Iterator[FlowFault]:
         "source.parcel_messages": source.parcel_messages != own.parcel_messages or None,
         "source.parcel_wait": source.parcel_wait != own.parcel_wait or None,
         "max_errors": flow.max_errors or None,
+        "time_limit": flow.time_limit != TIME_LIMIT or None,
     }
     for index, action in enumerate(flow.actions):
         of_parcels[f"actions.{index}.isolate"] = action.isolate or None
@@ -123,6 +126,8 @@ def _check_source(located: Located) -> Iterator[FlowFault]:
     kinds = [bool(source.queue), source.cron is not None, source.errors is not None]
     if sum(kinds) != 1:
         yield located.fault("source", "it needs a queue, or else cron or errors")
+    elif not source.queue:
+        yield from _check_source_without_queue(located)
     if source.parcel_wait < timedelta(0):
         yield located.fault("source.parcel_wait", "it is below zero")
     if not source.queue and (source.payload_as != "binary" or source.max_payload is not None) and source.errors is None:
@@ -133,6 +138,24 @@ def _check_source(located: Located) -> Iterator[FlowFault]:
     is_named = isinstance(offsets, str) and offsets in ("earliest", "latest")
     if not is_named and not (isinstance(offsets, dict) and set(offsets) == {"seq"} and offsets["seq"] >= 1):
         yield located.fault("source.startingOffsets", f"{offsets!r} is refused: earliest, latest or {{seq: 100}}")
+
+
+def _check_source_without_queue(located: Located) -> Iterator[FlowFault]:
+    source, own = located.flow.source, Source()
+    of_queues: dict[str, object] = {
+        "group": source.group,
+        "startingOffsets": source.starting_offsets != own.starting_offsets or None,
+        "startingTimestamp": source.starting_timestamp,
+        "parcel_messages": source.parcel_messages != own.parcel_messages or None,
+        "parcel_wait": source.parcel_wait != own.parcel_wait or None,
+    }
+    if source.cron is not None:  # the messages of other flows' parcels are read, and a timer's parcels have none
+        of_queues["partition"] = source.partition
+        of_queues["minPartitions"] = source.min_partitions
+        of_queues["maxRecordsPerPartition"] = source.max_records_per_partition
+    for key, value in of_queues.items():
+        if value is not None:
+            yield located.fault(f"source.{key}", OF_QUEUES)
 
 
 def _check_actions(located: Located, *, is_code_loaded: bool) -> Iterator[FlowFault]:

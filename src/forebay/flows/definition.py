@@ -35,6 +35,7 @@ PARCELS = "parcels"
 ERROR_QUEUE_SUFFIX = ".errors"
 
 MAX_OFFSETS_PER_TRIGGER = 500_000
+TIME_LIMIT = timedelta(minutes=10)
 TRIGGER = timedelta(milliseconds=500)
 
 OnError = Literal["fail", "skip", "queue"]
@@ -244,7 +245,7 @@ class Flow(Part, frozen=True, kw_only=True):
     on_error: OnError = "queue"
     """For actions that do not say otherwise, and for results that the sink refuses."""
     retry: Retry = Retry()
-    time_limit: timedelta = timedelta(minutes=10)
+    time_limit: timedelta = TIME_LIMIT
     """For actions on parcels that have none of their own."""
     max_errors: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """The source is cut no more when so many parcels of the flow are in ERROR; 0: never."""

@@ -25,6 +25,9 @@ every batch, and each task with its range; `failOnDataLoss` decides whether the 
 is deleted by itself, or never was (a transaction that was refused), is no loss. A stream holds back the retention of
 finished messages (`holdRetention`).
 
+**Flows** (`forebay.flows`) are run here: on parcels by `parcels/`, as streams by `flow_plan` and `flow_runner`; the
+actions that come with Forebay are in `builtin/`.
+
 **Writing.** Tasks stage rows, the driver commits the stages by (query, batch, queue). See `sink`.
 
 **What happens when**

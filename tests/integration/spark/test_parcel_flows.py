@@ -207,6 +207,26 @@ def test_a_flow_that_does_not_compile_is_not_cut_and_says_why(
     assert parcels(broken) == []
 
 
+def test_a_flow_that_does_not_compile_any_more_goes_on_as_it_was_defined_last(
+    queues: Queues, working: Callable[..., Any]
+) -> None:
+    old = a_flow(SqlAction(name="mark", sql="SELECT 'old' AS version FROM input"))
+    queues.put_numbers(old.source.queue, 0, 100)
+    with working(old):
+        wait_for(lambda: queues.size(old.output_queues[0]) == 100)
+    broken = Flow(
+        name=old.name,
+        source=old.source,
+        actions=(SqlAction(name="mark", sql="SELECT missing FROM input"),),
+        sink=old.sink,
+    )
+    with working(broken) as worker:
+        assert [report.state for report in worker.reports()] == [State.FAILED]
+        queues.put_numbers(old.source.queue, 100, 200)
+        wait_for(lambda: queues.size(old.output_queues[0]) == 200)
+    assert Counter(one["version"] for one in documents(queues, old.output_queues[0])) == {"old": 200}
+
+
 def test_parcels_are_worked_on_as_they_were_cut(
     queues: Queues,
     working: Callable[..., Any],

@@ -221,6 +221,7 @@ def test_what_a_flow_on_parcels_cannot_have_is_refused(file: Path, lines: str, f
         ("    actions: [{name: a, sql: x, isolate: true}]\n", "actions.0.isolate: it belongs to mode: parcels"),
         ("    actions: [{name: a, sql: x, time_limit: 5s}]\n", "actions.0.time_limit: it belongs to mode: parcels"),
         ("    max_errors: 5\n", "max_errors: it belongs to mode: parcels"),
+        ("    time_limit: 5m\n", "time_limit: it belongs to mode: parcels"),
     ],
 )
 def test_what_only_a_flow_on_parcels_has_is_refused_in_a_stream(file: Path, lines: str, fault: str) -> None:
@@ -235,6 +236,10 @@ def test_what_only_a_flow_on_parcels_has_is_refused_in_a_stream(file: Path, line
         ("{payloadAs: string}", "source: it needs a queue, or else cron or errors"),
         ("{queue: a, parcel_messages: 0}", "source.parcel_messages: 0 is refused"),
         ("{queue: a, maxOffsetsPerTrigger: 5}", "source.maxOffsetsPerTrigger: it belongs to mode: stream"),
+        ("{cron: '* * * * *', group: g}", "source.group: it belongs to a source that is a queue"),
+        ("{cron: '* * * * *', partition: eu}", "source.partition: it belongs to a source that is a queue"),
+        ("{errors: {text: x}, parcel_messages: 5}", "source.parcel_messages: it belongs to a source that is a queue"),
+        ("{queue: a, retryTimeout: 5s}", "source.retryTimeout: it belongs to mode: stream"),
     ],
 )
 def test_sources_of_parcels_are_judged(file: Path, source: str, fault: str) -> None:

@@ -4,7 +4,7 @@
     /queue-metrics           what waits warm and cold by flow and action; running tasks
     /queues, /queues/NAME    queues; one with its groups, partitions, options, messages, a test push, seeks
     /dead-letters            filter, replay, purge
-    /parcels, /parcels/DID   search, history, resume, replay, cancel
+    /parcels, /parcels/DID   search, history, resume, replay, cancel, annotate
     /flows                   flows of dispatch and their workers, streaming queries; pause, resume, stop
     /destinations            breaker, backoff, send queues, dead letters; pause, resume
     /buffers                 buffer files, losses, maintenance

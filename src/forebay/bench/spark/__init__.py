@@ -34,5 +34,6 @@ a consumer of the sink queue has its result. The consumer and the producer share
 `--quick` says that the suite works, no more.
 
 `suite` wires it; `figures_*` are the lines; `rows` makes the messages; `tuple_source` is the peer of that name;
-`up_process` is `forebay up`. This package and the room `spark` are the only ones that import PySpark.
+`up_process` is `forebay up`. This package, that of `bench flows` and the room `spark` are the only ones that import
+PySpark.
 """

@@ -7,6 +7,7 @@ A queue's directory::
     fastqueue.meta     JSON: from where to read, to where it is durable, how much that is (`meta`)
     lock               held by the process that has the queue open
     quarantine/        bytes that could not be read, as they were; nothing ever reads or deletes them
+    first/             a queue of the same format, of mode `hybrid`: what a stop found in memory
     dead/, failover/   of the exporter, not of the queue
 
 A **block** is an 8-byte header, the data, and a 4-byte CRC, little-endian (`blocks`). An offset is a position in the

@@ -28,7 +28,8 @@ two writes its parcels' rows again; a table of files that is partitioned by `did
 | an executor is lost | Spark runs its tasks again; what they staged before is not named |
 | the worker is frozen past its lease | its completion is refused, and what it staged is dropped |
 | the server is away | tasks and completion ask again until the lease is over |
-| the flow does not compile | nothing of it is cut; parcels that wait are in ERROR with the cause |
+| the flow does not compile | it is not defined, and its report says why; as it was defined before, it goes on |
+| what a parcel was cut for does not compile here | the parcel is in ERROR with the cause |
 
 **Letters** say what their payload is and which message it is of, as far as that is certain (`message_marks`), so that
 `forebay flows retry` can send a record to the step that it failed in.

@@ -1,7 +1,7 @@
 """A worker's flows on parcels: defined with the servers, worked on in lanes, and reported.
 
-A flow is compiled before it is defined. One that does not compile is not defined anew: what was cut of it before is
-worked on as it was, its queue waits, and its report says why. Nothing is lost by it.
+A flow is compiled before it is defined. One that does not compile is not defined: its report says why, and its queue
+waits. Where the servers know it from before, they go on with that definition. Nothing is lost by it.
 """
 
 from __future__ import annotations

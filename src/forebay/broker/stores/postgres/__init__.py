@@ -108,7 +108,8 @@ that was given a clock passes its time with every query instead.
 | what                                  | limit                            | at the limit                      |
 |---------------------------------------|----------------------------------|-----------------------------------|
 | connections per server                | 2 for pushes, 4 durable,         | wait 10 s, then `StoreUnavailable`|
-|                                       | 8 delivery, 4 browsing, 2 notices|                                   |
+|                                       | 8 delivery, 4 browsing, 4 for    |                                   |
+|                                       | other rooms, 2 for notices       |                                   |
 | one group of pushes                   | 2 MiB, or one request            | the next group begins             |
 | groups of known pushes under way      | 2                                | pushes wait for the next          |
 | one statement of a push               | 0.4 of a request's 10 s          | PostgreSQL ends it; once more,    |
