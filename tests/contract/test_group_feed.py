@@ -23,6 +23,7 @@ from forebay.export.http_sender import HttpOptions
 from forebay.export.outcome import ErrorClass, SendFailed
 from forebay.otlp.kinds import Kind
 from forebay.sendqueue.backoff import Backoff
+from forebay.testing.fake_clock import FakeClock
 from unit.export.test_splitting import metrics
 
 pytestmark = pytest.mark.asyncio
@@ -97,4 +98,55 @@ async def test_what_a_lost_lease_held_is_not_counted_as_dead_and_comes_again(sto
     again = await feed.claim()
     assert again is not None
     assert again.batch.key == claim.batch.key
+    await feed.confirm(again)
+
+
+async def test_batch_whose_lease_was_lost_is_let_go_and_sent_under_the_next_one_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_feed, "RENEW_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(group_feed, "RENEW_SECONDS", 0.01)
+    await store.push([item(f"m{number}", queue="orders") for number in range(3)])
+    feed = GroupFeed(
+        "orders",
+        store,
+        WaitingRoom(asyncio.get_running_loop()),
+        SystemClock(),
+        GroupFeedOptions("orders", "out", wait_seconds=0.0, held_max=1),
+    )
+    waiting = await feed.claim()
+    assert waiting is not None
+    await feed.release(waiting, NEVER_SECONDS)
+    [(lease_id, _)] = feed._leases.values()
+    await store.release(lease_id)
+    await feed.open()
+    # It has held the only place of those that wait.
+    async with asyncio.timeout(30):
+        under_way = await feed.claim()
+    assert under_way is not None
+    assert (under_way.batch.key, feed.counts["lease_lost"], feed.depth()) == (waiting.batch.key, 1, 0)
+    [(lease_id, _)] = feed._leases.values()
+    await store.release(lease_id)
+    await eventually(lambda: feed.counts["lease_lost"] == 2)
+    await feed.release(under_way, 0.0)
+    assert (feed.depth(), feed._leases) == (0, {})
+    await feed.close()
+
+
+async def test_batch_of_a_process_that_was_frozen_past_its_lease_is_not_sent_before_it_is_leased_again(
+    store: Store,
+) -> None:
+    await store.push([item("m", queue="orders")])
+    clock = FakeClock()
+    options = GroupFeedOptions("orders", "out", wait_seconds=0.0)
+    feed = GroupFeed("orders", store, WaitingRoom(asyncio.get_running_loop()), clock, options)
+    first = await feed.claim()
+    assert first is not None
+    await feed.release(first, 0.0)
+    [(lease_id, _)] = feed._leases.values()
+    await store.release(lease_id)
+    clock.advance(group_feed.LEASE_SECONDS)
+    again = await feed.claim()
+    assert again is not None
+    assert (again is first, again.batch.key, feed.counts["lease_lost"]) == (False, first.batch.key, 1)
     await feed.confirm(again)

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from fixtures.fix_stores import emptied_store_database, empty, store_database
+from fixtures.running_stores import wait_until
 from fixtures.store_steps import ids, push, take
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.room_work import Ask, Work, statement
@@ -166,12 +167,9 @@ async def test_kill_on_the_embedded_store_leaves_the_whole_or_nothing(
 def settle_on(url: str) -> Callable[[], None]:
     def settle() -> None:
         """Until the database has noticed that the process is gone."""
+        sessions = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'forebay' AND datname = %s"
         with psycopg.connect(url, autocommit=True) as connection:
-            for _ in range(10_000):
-                sessions = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'forebay' AND datname = %s"
-                if not connection.execute(sessions, [url.rpartition("/")[2]]).fetchall():
-                    return
-        raise AssertionError("a session of the killed process is still there")
+            wait_until(lambda: not connection.execute(sessions, [url.rpartition("/")[2]]).fetchall())
 
     return settle
 

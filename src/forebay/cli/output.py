@@ -86,6 +86,7 @@ def _output_refusals() -> Iterator[None]:
 
 def tell(line: str = "") -> None:
     """Print one line for the person at the keyboard on stderr; programs that read stdout never see it."""
+    finish()  # where both go to one file, what was said first stands first
     sys.stderr.write(line + "\n")
 
 

@@ -16,6 +16,9 @@ consume for the group: another consumer takes messages as it asks for them.
 | it refused some of it for good | those messages are dead letters of the group; the rest is completed |
 | the process stops | the lease is given back: no attempt was used |
 | the lease was lost (frozen process, store away) | nothing: the messages are delivered again, which is counted |
+
+A batch that waits for its next attempt is let go with its lease. It is sent under the new one: from here too, it would
+come late and behind what follows it, and hold a place of those that may wait.
 """
 
 from __future__ import annotations
@@ -71,7 +74,7 @@ class GroupFeed:
         self.name = name
         self.options = options
         self.counts: Counter[str] = Counter()
-        """leased, completed, dead, lease_lost: messages."""
+        """leased, completed, dead: messages; lease_lost: leases."""
         self._store = store
         self._waiting = waiting
         self._clock = clock
@@ -79,6 +82,8 @@ class GroupFeed:
         """Of each claim: its lease, and when that was last renewed."""
         self._buried: Counter[int] = Counter()
         """Of each claim: how many of its messages are dead letters by now."""
+        self._lost: set[int] = set()
+        """Claims that are being sent, and whose lease is lost."""
         self._is_backlog = False
         """Whether the last batch was full. Then more is waiting, behind the lease of its own partition perhaps: it is
         sent as soon as that one ends, and not after a pause for more to come."""
@@ -99,9 +104,14 @@ class GroupFeed:
             while not self._is_stopping:
                 claim = self._released.take(self._clock.monotonic())
                 if claim is not None:
-                    return claim
+                    if not self._is_lease_over(claim.number):
+                        return claim
+                    self._lose(claim.number)
+                    self._forget(claim.number)
+                    continue
                 if len(self._released) >= self.options.held_max:
-                    await self._pause(self._released.due_in(self._clock.monotonic()) or 0.01)
+                    due = self._released.due_in(self._clock.monotonic()) or 0.01
+                    await self._pause(min(due, RENEW_SECONDS))  # a lease that is lost gives up its place
                     continue
                 try:
                     popped = await self._popped()
@@ -170,23 +180,25 @@ class GroupFeed:
     async def confirm(self, claim: Claim) -> None:
         lease_id, _ = self._leases[claim.number]
         [completed] = await self._store.complete([lease_id])
-        self._leases.pop(claim.number, None)
         if self._is_backlog:
             self._waiting.announce(self.options.queue, 1)
-        buried = self._buried.pop(claim.number, 0)
         if completed is not None:
             self.counts["completed"] += completed.messages
-        elif buried < claim.batch.items:  # a lease whose messages are all buried is over, and not lost
-            self.counts["lease_lost"] += 1
+        elif self._buried[claim.number] < claim.batch.items:  # when all are buried, the lease is over, and not lost
+            self._lose(claim.number)
+        self._forget(claim.number)
 
     async def release(self, claim: Claim, delay_seconds: float) -> None:
-        if self._is_stopping:
+        if claim.number in self._lost:
+            self._forget(claim.number)
+        elif self._is_stopping:
             await self.put_back(claim)
         else:
             self._released.add(claim, self._clock.monotonic() + delay_seconds)
 
     async def put_back(self, claim: Claim) -> None:
-        lease = self._leases.pop(claim.number, None)
+        lease = self._leases.get(claim.number)
+        self._forget(claim.number)
         if lease is not None:
             with contextlib.suppress(ForebayError):
                 await self._store.release(lease[0], as_whole=True)
@@ -223,17 +235,36 @@ class GroupFeed:
             await asyncio.sleep(RENEW_SECONDS)
             now = self._clock.monotonic()
             for number, (lease_id, renewed) in list(self._leases.items()):
-                if now - renewed < RENEW_AFTER_SECONDS or number not in self._leases:
+                if now - renewed < RENEW_AFTER_SECONDS or number not in self._leases or number in self._lost:
                     continue
                 try:
                     until_us = await self._store.extend(lease_id, LEASE_SECONDS)
                 except ForebayError as error:
                     _log.warning("%s: %s", self.name, error, extra={"action": "export_renewal_failed"})
                     continue
-                if number in self._leases:
+                if number not in self._leases:
+                    continue
+                if until_us is not None:
                     self._leases[number] = (lease_id, now)
-                if until_us is None and number in self._leases:
-                    self.counts["lease_lost"] += 1
+                    continue
+                self._lose(number)
+                if self._released.discard(number):
+                    self._forget(number)
+
+    def _is_lease_over(self, number: int) -> bool:
+        """Whether it was renewed so long ago that the store has given it up: this process was frozen."""
+        _, renewed = self._leases[number]
+        return self._clock.monotonic() - renewed >= LEASE_SECONDS
+
+    def _lose(self, number: int) -> None:
+        if number not in self._lost:
+            self._lost.add(number)
+            self.counts["lease_lost"] += 1
+
+    def _forget(self, number: int) -> None:
+        self._leases.pop(number, None)
+        self._buried.pop(number, None)
+        self._lost.discard(number)
 
     def stop_claims(self) -> None:
         self._is_stopping = True

@@ -81,11 +81,17 @@ class Released(Generic[Batch]):
         if not self:
             return None
         oldest = min([*self._due, *(entry for _, entry in self._waiting)])
-        self._due = [entry for entry in self._due if entry is not oldest]
-        self._waiting = [pair for pair in self._waiting if pair[1] is not oldest]
+        self.discard(oldest.number)
+        return oldest
+
+    def discard(self, number: int) -> bool:
+        """Drop the batch of this number; whether it was here."""
+        before = len(self)
+        self._due = [entry for entry in self._due if entry.number != number]
+        self._waiting = [pair for pair in self._waiting if pair[1].number != number]
         heapq.heapify(self._due)
         heapq.heapify(self._waiting)
-        return oldest
+        return len(self) < before
 
     def hasten(self) -> None:
         """Everything is due now."""

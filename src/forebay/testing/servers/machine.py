@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,15 +16,31 @@ from forebay.testing.servers.binaries import Account, ServerUnavailable
 # Below the range that Linux gives to outgoing connections, so that none of them takes the port of a stopped
 # server.
 _PORTS = range(20_000, 32_000)
+_RESERVED_MAX = 64
+"""By then the first of them is listened on."""
+_reserved: deque[int] = deque()
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that no process listens on now."""
+    """A port of 127.0.0.1 that no process listens on now, and that is given to no other caller for a while.
+
+    Between this and listening a second may pass, in which another test looks for a port.
+    """
     for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            _reserve(port)
             return port
     raise ServerUnavailable(f"no free port of 127.0.0.1 between {_PORTS.start} and {_PORTS.stop - 1}")
+
+
+def _reserve(port: int) -> None:
+    """Bind a name that the kernel gives to one process, and frees when that ends."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as name:
+        name.bind(f"\0forebay-port-{port}")
+        _reserved.append(name.detach())
+    if len(_reserved) > _RESERVED_MAX:
+        os.close(_reserved.popleft())
 
 
 def descendants(pid: int) -> list[int]:
