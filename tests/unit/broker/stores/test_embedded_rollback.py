@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from fixtures.embedded_stores import opened
 from fixtures.store_steps import configure, finish, ids, item, push, take
 from forebay.broker.messages import PushItem
 from forebay.broker.store import Store
@@ -53,20 +54,9 @@ def commits_fail(store: EmbeddedStore) -> Iterator[None]:
         database._connection = connection
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-async def opened(directory: Path, clock: FakeClock) -> EmbeddedStore:
-    store = EmbeddedStore(directory, clock=clock, options=SMALL_SEGMENTS)
-    await store.open(lambda queue, count: None)
-    return store
-
-
 @pytest_asyncio.fixture
 async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[EmbeddedStore]:
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     yield store
     async with asyncio.timeout(SECONDS_MAX):
         await store.close()
@@ -94,7 +84,7 @@ async def test_queue_that_could_not_be_made_leaves_nothing_to_the_next_one(
     assert [status.queue.name for status in await store.queues()] == ["first", "other"]
     await push(store, "mine", queue="other")
     await store.close()
-    again = await opened(tmp_path, clock)
+    again = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     assert ids(await take(again, queue="other", partitions=5)) == ["mine"]
     await again.close()
 
@@ -103,13 +93,13 @@ async def test_log_of_a_queue_that_was_never_committed_is_not_taken_by_another(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As a kill leaves it between the sync of the log and the commit of the queue."""
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     await push(store, "a", queue="first")
     await store.close()
     (tmp_path / "queues" / "1").rename(tmp_path / "queues" / "2")
     (tmp_path / "queues" / "2").rename(tmp_path / "queues" / "7")
     (tmp_path / "store.sqlite").unlink()
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     assert "logs of no queue that the database knows: 7" in caplog.text
     await push(store, "b", queue="second")
     assert ids(await take(store, queue="second")) == ["b"]
@@ -155,12 +145,12 @@ async def test_segments_go_only_after_the_commit_that_makes_them_useless(
 async def test_segments_that_are_gone_cost_their_messages_and_nothing_else(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     await filled(store, clock)
     await finish(store, await take(store, 1))
     store._engine.queues.by_name["orders"].log.truncate_before(900)
     await store.close()
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     assert "are not in the log any more" in caplog.text
     [first, *_] = found = await store.read("orders", 1, 10_000)
     assert 1 < first.seq <= 900
@@ -172,7 +162,7 @@ async def test_segments_that_are_gone_cost_their_messages_and_nothing_else(
 
 
 async def test_store_that_is_being_closed_refuses_what_comes_too_late(tmp_path: Path, clock: FakeClock) -> None:
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     await push(store, "a")
     closing = asyncio.create_task(store.close())
 
