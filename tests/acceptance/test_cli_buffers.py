@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.running_stores import Http, wait_until
+from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.broker.messages import PushItem
 from forebay.cli.buffer_retry import retry_file
 from forebay.client import Client

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.running_stores import Http, wait_until
+from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 
 QUEUES = "/api/v1/resources/queues"

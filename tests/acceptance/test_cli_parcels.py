@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.running_stores import fresh, wait_until
+from fixtures.running_stores import fresh
+from fixtures.waiting import wait_until
 from forebay.client import Client, ParcelOutcome
 from forebay.testing.running_server import RunningServer
 

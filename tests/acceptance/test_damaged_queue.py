@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.running_stores import Http, wait_until
+from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 
 PLACES = [0, 8, 40, 70, -1]

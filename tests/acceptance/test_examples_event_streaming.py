@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.running_stores import Http, wait_until
+from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
 

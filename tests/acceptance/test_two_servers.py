@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fixtures.running_stores import Http, fresh, running, shared_postgres_database, wait_until
+from fixtures.running_stores import Http, fresh, running, shared_postgres_database, until_waiting
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 
 __all__ = ["shared_postgres_database"]
@@ -36,19 +37,13 @@ def pair(both: list[RunningServer]) -> Iterator[list[Http]]:
         connection.close()
 
 
-def until_waiting(http: Http) -> None:
-    deadline = time.monotonic() + 30
-    while http.get("/api/v1/status").json["waitingConsumers"] != 1:
-        assert time.monotonic() < deadline
-
-
 def woken_after(here: Http, there: RunningServer, queue: str, what: object) -> float:
     """Seconds from what is done here to what a consumer that waits there gets."""
     consumer, watcher = Http(there.url), Http(there.url)
     try:
         with ThreadPoolExecutor() as pool:
             waiting = pool.submit(consumer.pop, queue, wait="true", timeout=30_000, autoAck="true")
-            until_waiting(watcher)
+            until_waiting(watcher, 1)
             began = time.monotonic()
             if isinstance(what, dict):
                 here.ack(what)

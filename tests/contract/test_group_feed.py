@@ -7,14 +7,14 @@ import asyncio
 
 import pytest
 
-from fixtures.http_sink import eventually, http_sink
+from fixtures.http_sink import http_sink
 from fixtures.store_steps import item
+from fixtures.waiting import until
 from forebay.broker.messages import PushItem
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.store import Store
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import SystemClock
-from forebay.export import group_feed
 from forebay.export.delivery import DeliveryOptions
 from forebay.export.destinations.remote_write import RemoteWriteDestination
 from forebay.export.exporter import Exporter, ExporterOptions
@@ -32,14 +32,13 @@ BATCHES = 6
 NEVER_SECONDS = 3600.0
 
 
-async def test_backlog_of_one_partition_waits_neither_for_more_to_come_nor_for_the_net(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(WaitingRoom, "cast_net", lambda _: None)
-    monkeypatch.setattr(group_feed, "POLL_SECONDS", NEVER_SECONDS)
+async def test_backlog_of_one_partition_waits_neither_for_more_to_come_nor_for_the_net(store: Store) -> None:
     await store.push([item(f"m{number}", queue="orders") for number in range(BATCH * BATCHES)])
-    options = GroupFeedOptions("orders", "out", messages_max=BATCH, wait_seconds=NEVER_SECONDS)
-    feed = GroupFeed("orders", store, WaitingRoom(asyncio.get_running_loop()), SystemClock(), options)
+    options = GroupFeedOptions(
+        "orders", "out", messages_max=BATCH, wait_seconds=NEVER_SECONDS, poll_seconds=NEVER_SECONDS
+    )
+    room = WaitingRoom(asyncio.get_running_loop(), net_seconds=NEVER_SECONDS)
+    feed = GroupFeed("orders", store, room, SystemClock(), options)
     sent: list[int] = []
 
     async def send() -> None:
@@ -73,7 +72,7 @@ async def test_payload_that_cannot_be_converted_is_a_dead_letter_and_takes_no_ot
         exporter = Exporter(destination, feed, SystemClock(), ExporterOptions(quick), asyncio.Semaphore(4))
         await exporter.start()
         try:
-            await eventually(lambda: feed.counts["dead"] + feed.counts["completed"] == len(payloads))
+            await until(lambda: feed.counts["dead"] + feed.counts["completed"] == len(payloads))
         finally:
             await exporter.stop(0.0)
         letters, count = await store.dead_letters(DeadLetterFilter(queue="otlp", group="out"), 10, 0)

@@ -49,8 +49,7 @@ def test_thousands_of_queues_are_served_with_256_file_handles(tmp_path: Path, qu
 
 @pytest.fixture
 def one_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forebay.commitlog.kept_open.FEW_FILES", 0)
-    monkeypatch.setattr(log_module, "_kept", KeptOpen(lambda: 1))
+    monkeypatch.setattr(log_module, "_kept", KeptOpen(lambda: 1, few_files=0))
 
 
 @pytest.mark.usefixtures("one_kept")

@@ -45,7 +45,6 @@ LEASE_SECONDS = 15
 """So long the messages of a process that died wait for another one."""
 RENEW_SECONDS = 1.0
 RENEW_AFTER_SECONDS = 4.0
-POLL_SECONDS = 5.0
 ERROR_SECONDS = 1.0
 
 _log = logging.getLogger("forebay.export")
@@ -62,6 +61,8 @@ class GroupFeedOptions:
     held_max: int = 4
     """How many batches may wait for their next attempt before no more are leased."""
     subscription: str = "all"
+    poll_seconds: float = 5.0
+    """How often the queue is looked at again, whatever the waiting room says."""
 
 
 class GroupFeed:
@@ -139,7 +140,7 @@ class GroupFeed:
                 return popped
             due = await self._store.seconds_until_due(request)
             visit.look_again_in(due)
-            soon = min([POLL_SECONDS, *([due] if due is not None else []), *self._next_due()])
+            soon = min([options.poll_seconds, *([due] if due is not None else []), *self._next_due()])
             await visit.until_woken(asyncio.get_running_loop().time() + max(soon, 0.01))
         finally:
             visit.leave()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fixtures.outage_load import Load, buffers, stored_numbers, until_drained
+from fixtures.waiting import until
 from forebay.testing.running_server import FOREBAY, RunningServer
 from forebay.testing.servers import PostgresServer
 from integration.ingest.doomed_server import POINTS
@@ -42,12 +42,17 @@ def server(database: str, tmp_path: Path) -> Iterator[RunningServer]:
         yield stack.push(RunningServer(tmp_path / "data", store=database))
 
 
-async def until_dead(server: RunningServer, seconds_max: float = 20.0) -> None:
+async def until_dead(server: RunningServer) -> None:
     """Until the process has killed itself. It is not reaped, so its number stays its own."""
-    deadline = time.monotonic() + seconds_max
-    while Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < deadline, f"the point was never passed: {server.errors()}"
-        await asyncio.sleep(0.02)
+
+    def is_dead() -> bool:
+        return Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+    try:
+        await until(is_dead, what="the passage of the point")
+    except AssertionError as error:
+        error.add_note(server.errors())
+        raise
 
 
 def doomed(point: str, server: RunningServer) -> tuple[str, ...]:

@@ -18,9 +18,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.fix_spark import Queues, finished, wait_for
+from fixtures.fix_spark import Queues, finished
 from fixtures.running_stores import fresh
 from fixtures.spark_processes import short_lived
+from fixtures.waiting import wait_until
 from fixtures.watched_way import Held, Kind, Moment, Point, WatchedWay
 from forebay.testing.running_server import RunningServer
 
@@ -93,7 +94,7 @@ def _run_until_held_and_kill(folder: Path, held: dict[str, Held]) -> None:
             env={**os.environ, **short_lived(folder)},
         )
     try:
-        wait_for(lambda: driver.poll() is not None or all(one.reached.is_set() for one in held.values()), SECONDS_MAX)
+        wait_until(lambda: driver.poll() is not None or all(one.reached.is_set() for one in held.values()), SECONDS_MAX)
         waiting = [name for name, one in held.items() if not one.reached.is_set()]
         assert not waiting, f"not reached: {waiting}\n{log.read_text()[-3000:]}"
     finally:

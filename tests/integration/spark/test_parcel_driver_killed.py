@@ -21,9 +21,10 @@ import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
 from fixtures.running_stores import fresh
 from fixtures.spark_processes import short_lived
+from fixtures.waiting import wait_until
 from fixtures.watched_way import Held, Kind, Moment, Point, WatchedWay
 from forebay.flows import ClassAction, Flow, QueueSink, Source, Table, TableSink
 from forebay.flows.chains import spec_of
@@ -101,7 +102,7 @@ def _run_until_held_and_kill(folder: Path, held: dict[str, Held]) -> None:
             env={**os.environ, **short_lived(folder), "PYTHONPATH": here},
         )
     try:
-        wait_for(lambda: driver.poll() is not None or all(one.reached.is_set() for one in held.values()), SECONDS_MAX)
+        wait_until(lambda: driver.poll() is not None or all(one.reached.is_set() for one in held.values()), SECONDS_MAX)
         waiting = [name for name, one in held.items() if not one.reached.is_set()]
         assert not waiting, f"not reached: {waiting}\n{log.read_text()[-3000:]}"
     finally:
@@ -162,7 +163,7 @@ def _finish(flow: Flow, spark: SparkSession, server: RunningServer, queues: Queu
         return {one["state"] for one in _parcels(queues, flow)} == {"COMPLETE"}
 
     try:
-        wait_for(is_over)
+        wait_until(is_over)
     finally:
         worker.stop()
     assert time.monotonic() - began < LEASE_SECONDS + 30, "no parcel waits much longer than its lease"

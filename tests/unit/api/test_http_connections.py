@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from fixtures.served_app import Client, Served, on_uvloop, served, tls_contexts, until
-from forebay.api import connections as connections_module
 from forebay.api.connections import KEEP_ALIVE_SECONDS
 from forebay.api.exchange import Request, Response
 
@@ -129,10 +128,8 @@ async def test_answer_that_is_not_taken_is_given_up() -> None:
 
 
 @on_uvloop
-async def test_timer_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections_module, "KEEP_ALIVE_SECONDS", 0)
-    monkeypatch.setattr(connections_module, "SWEEP_SECONDS", 0)
-    async with served(at_once) as server:
+async def test_timer_looks_by_itself() -> None:
+    async with served(at_once, keep_alive_seconds=0, sweep_seconds=0) as server:
         client = await server.client()
         first = (await client.ask(GET)).headers["date"]
         assert await client.rest() == b""
