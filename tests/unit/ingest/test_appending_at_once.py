@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.waiting import settled, until
 from forebay.errors import StoreUnavailable
 from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
@@ -79,13 +80,15 @@ async def test_a_large_append_and_one_after_a_slow_one_go_to_the_thread(tmp_path
 
 
 async def test_an_append_waits_in_the_thread_for_whoever_has_the_lock(tmp_path: Path) -> None:
-    with open_buffer_file(tmp_path) as opened:
+    filesystem = Watching()
+    with open_buffer_file(tmp_path, filesystem=filesystem) as opened:
         lock = RealFilesystem().wait_for_lock(tmp_path / "append.lock")
         first = asyncio.create_task(opened.append([FRAME], [PLACE]))
         while opened._appends.is_idle:
             await asyncio.sleep(0)
         second = asyncio.create_task(opened.append([FRAME * 2], [PLACE, PLACE]))
-        await asyncio.sleep(0.05)
+        await until(lambda: "files_0" in filesystem.lockers)
+        await settled()
         assert not first.done()
         assert not second.done()
         lock.release()

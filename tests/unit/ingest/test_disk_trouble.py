@@ -209,7 +209,7 @@ async def test_qos0_is_stored_after_a_drain_that_failed(
 
         monkeypatch.setattr(intake.drain_loop.qos0, "_rotate", fail_once)
         await intake.push_qos0([message("1")], 1, None)
-        await until(lambda: store.texts() == ["1"], 3.0)
+        await until(lambda: store.texts() == ["1"])
         assert not errors
 
 
