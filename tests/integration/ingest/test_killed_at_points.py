@@ -21,8 +21,6 @@ from forebay.testing.servers import PostgresServer
 from integration.ingest.doomed_server import POINTS
 
 SCRIPT = Path(__file__).with_name("doomed_server.py")
-CALM_SECONDS = 0.2
-AWAY_SECONDS = 0.5
 PASSAGES = {
     "append-before-write": 3,
     "append-half-written": 5,
@@ -69,11 +67,11 @@ async def outage_with_a_kill(
     """Whoever comes after the killed server has to recover what it left."""
     load = Load(server.url, point, producers=8, groups=1)
     async with load.running():
-        await asyncio.sleep(CALM_SECONDS)
+        await load.goes_on()
         await asyncio.to_thread(postgres.stop, "fast")
         armed_file(server).touch()
         try:
-            await asyncio.sleep(AWAY_SECONDS)
+            await load.goes_on()
         finally:
             await asyncio.to_thread(postgres.start)
         await until_dead(server)
