@@ -13,6 +13,7 @@ import pytest_asyncio
 from fixtures.postgres_stores import Session, blocked, opened
 from fixtures.store_steps import finish, ids, item, push, take
 from fixtures.tcp_proxy import TcpProxy
+from fixtures.waiting import until
 from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.broker.stores.postgres.attempts import CommitUnknown
@@ -188,9 +189,7 @@ def is_known(texts: list[bytes]) -> bool:
 
 async def is_streaming(store: PostgresStore) -> None:
     """Return when the store has its connection for known pushes."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while store._pushes._stream is None:
-            await asyncio.sleep(0.001)
+    await until(lambda: store._pushes._stream is not None)
 
 
 async def test_push_to_partitions_that_are_known_takes_one_trip(store: PostgresStore, sent: list[list[bytes]]) -> None:

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from fixtures.postgres_stores import Session, blocked, opened
 from fixtures.store_steps import configure, finish, ids, item, push, take
+from fixtures.waiting import until_told
 from forebay.broker.delivery import DEAD
 from forebay.broker.messages import PopRequest
 from forebay.broker.overview import DeadLetterFilter, TraceEvent
@@ -131,9 +132,11 @@ async def test_retention_of_what_is_finished_reads_each_message_a_few_times_and_
     before = await messages_read(other)
     assert await store.apply_retention() == count
     await store.close()  # a connection that ends tells what it has read
-    async with asyncio.timeout(SECONDS_MAX):
-        while await messages_read(other) < before + count:
-            await asyncio.sleep(0.02)
+
+    async def has_told() -> bool:
+        return await messages_read(other) >= before + count
+
+    await until_told(has_told)
     assert await messages_read(other) - before < 10 * count
 
 

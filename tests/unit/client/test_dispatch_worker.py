@@ -198,7 +198,7 @@ async def test_stop_ends_a_request_that_waits_for_parcels(broker: Broker, client
     running_worker = asyncio.create_task(worker.run())
     await until(lambda: broker.requests("lease"))
     worker.stop()
-    await asyncio.wait_for(running_worker, 10)
+    await asyncio.wait_for(running_worker, 60)
 
 
 async def test_a_cancelled_worker_gives_its_parcels_back(broker: Broker, client: AsyncClient) -> None:

@@ -8,12 +8,11 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from fixtures.embedded_stores import opened
+from fixtures.embedded_stores import before_commits, opened
 from fixtures.store_steps import configure, finish, ids, item, push, take
 from forebay.broker.messages import PushItem
 from forebay.broker.store import Store
@@ -28,30 +27,15 @@ SMALL_SEGMENTS = LogOptions(segment_bytes=1 << 16)
 SECONDS_MAX = 20
 
 
-class _Refusing:
-    """A connection whose database cannot be written any more."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-    def execute(self, statement: str, *values: Any) -> Any:
-        if statement == "COMMIT":
-            raise sqlite3.OperationalError("database or disk is full")
-        return self._connection.execute(statement, *values)
-
-
 @contextmanager
 def commits_fail(store: EmbeddedStore) -> Iterator[None]:
-    database = store._engine.database
-    connection = database._connection
-    database._connection = _Refusing(connection)  # type: ignore[assignment]
-    try:
+    """Its database cannot be written any more."""
+
+    def refuse() -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with before_commits(store, refuse):
         yield
-    finally:
-        database._connection = connection
 
 
 @pytest_asyncio.fixture

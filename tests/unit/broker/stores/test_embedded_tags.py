@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 import pytest_asyncio
 
 from fixtures.arrow_steps import commit, payloads, stage
-from fixtures.embedded_stores import opened
+from fixtures.embedded_stores import before_commits, opened
 from fixtures.store_steps import configure, ids, item, push, take
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.broker.stores.embedded.limits import EmbeddedLimits
@@ -116,40 +115,21 @@ async def test_tags_go_in_pieces_between_which_others_get_their_turn(store: Embe
 # --- crashes ---
 
 
-class _Watched:
-    """A connection that tells before each commit."""
-
-    def __init__(self, connection: sqlite3.Connection, tell: Callable[[], None]) -> None:
-        self._connection = connection
-        self._tell = tell
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-    def execute(self, statement: str, *values: Any) -> Any:
-        if statement == "COMMIT":
-            self._tell()
-        return self._connection.execute(statement, *values)
-
-
 @contextmanager
 def images(store: EmbeddedStore, disk: FaultyFilesystem, source: Path, target: Path) -> Iterator[list[Path]]:
     """The directory before everything that changes it, as a kill would leave it, and at the end."""
     found: list[Path] = []
-    database = store._engine.database
-    connection = database._connection
 
     def copy(operation: Operation | None = None) -> None:
         if operation is None or operation.name != "read":
             found.append(target / str(len(found)))
             shutil.copytree(source, found[-1])
 
-    database._connection = _Watched(connection, copy)  # type: ignore[assignment]
     disk.plan = copy
     try:
-        yield found
+        with before_commits(store, copy):
+            yield found
     finally:
-        database._connection = connection
         disk.plan = lambda operation: None
         copy()
 
