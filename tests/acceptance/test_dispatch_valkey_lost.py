@@ -44,12 +44,6 @@ def server(proxy: TcpProxy, tmp_path: Path) -> Iterator[RunningServer]:
         yield running
 
 
-@pytest.fixture
-def client(server: RunningServer) -> Iterator[Client]:
-    with Client(server.url) as found:
-        yield found
-
-
 class Flow:
     def __init__(self, client: Client) -> None:
         self.client, self.name, self.action_class = client, fresh("flow"), fresh("class")

@@ -6,10 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from fixtures.running_stores import Http
 from fixtures.waiting import wait_until
@@ -18,12 +15,6 @@ from forebay.testing.servers import PostgresServer
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "event-streaming"
 SECONDS_MAX = 120.0
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path / "data") as running:
-        yield running
 
 
 def ran(name: str, server: RunningServer, *words: str) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.command_line import typed
 from fixtures.http_sink import HttpSink, Received, http_sink
 from fixtures.running_stores import Http
 from fixtures.waiting import until, wait_until
@@ -85,8 +86,7 @@ def exports(running: RunningServer) -> dict[str, dict[str, Any]]:
 
 
 def forebay(running: RunningServer, *words: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "forebay", *words, "--url", running.url]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = typed(*words, "--url", running.url)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
