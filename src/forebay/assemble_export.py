@@ -34,7 +34,7 @@ from forebay.export.group_feed import GroupFeed, GroupFeedOptions
 from forebay.export.http_sender import HttpOptions, tls_context
 from forebay.export.outboxes import Outboxes
 from forebay.export.queue_export import QueueExport
-from forebay.export.queue_feed import QueueFeed, QueueFeedOptions
+from forebay.export.queue_feed import FAILOVER_SECONDS, QueueFeed, QueueFeedOptions
 from forebay.export.stranded import tell_stranded
 from forebay.export.traced import TracedDestination
 from forebay.export.way_out import Outlet, Receiver, WayOut
@@ -85,6 +85,7 @@ class Surroundings:
     filesystem: Filesystem = field(default_factory=RealFilesystem)
     """Where send queues and dead letters are."""
     cpus: int = os.cpu_count() or 1
+    failover_seconds: float = FAILOVER_SECONDS
 
 
 def way_out(
@@ -285,7 +286,7 @@ def _outlet(one: DestinationSettings, settings: Settings, around: Surroundings, 
         failover,
         DeadLetters(disk, directory, around.clock),
         around.clock,
-        QueueFeedOptions(queue.full_behavior, queue.block_timeout.total_seconds(), sync),
+        QueueFeedOptions(queue.full_behavior, queue.block_timeout.total_seconds(), sync, around.failover_seconds),
     )
     exporter = Exporter(sink, feed, around.clock, exporter_options(queue, around.cpus), limit)
     return Outlet(

@@ -16,7 +16,8 @@ import psycopg
 import pytest
 
 from acceptance.test_http_dispatch import Flow
-from fixtures.running_stores import Http, wait_until
+from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
 

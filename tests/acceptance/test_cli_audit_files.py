@@ -7,7 +7,8 @@ from typing import Any
 
 from acceptance.test_cli_audit import audited
 from fixtures.running_stores import Http
-from fixtures.telemetry import Proxy, eventually, gauges, remote_write
+from fixtures.telemetry import Proxy, gauges, remote_write
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers.machine import free_port
 
@@ -56,7 +57,7 @@ def test_batch_that_is_damaged_in_a_send_queue_is_a_difference(tmp_path: Path) -
     with Proxy(tmp_path, settings, receivers={"otlp_http": "destination:prometheus"}) as proxy:
         for number in range(BATCHES):
             proxy.push(gauges("load", {1000 + number: float(number)}))
-        eventually(lambda: proxy.metric("fastqueue_disk_bytes", destination="prometheus") > 0)
+        wait_until(lambda: proxy.metric("fastqueue_disk_bytes", destination="prometheus") > 0)
         [before] = stages(audited(proxy.server), "send queue")
         assert (before["accepted"], before["parts"]["waiting"], before["differences"]) == (BATCHES, BATCHES, [])
         chunk = max(proxy.server.data_dir.rglob("0000000000000000"), key=lambda path: path.stat().st_size)

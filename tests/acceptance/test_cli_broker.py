@@ -10,25 +10,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
+from fixtures.command_line import typed
+from fixtures.running_stores import module_server as server
 from forebay.cli.starting_server import WAIT_SECONDS_MAX
 from forebay.client import Client
 from forebay.testing.running_server import RunningServer
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path_factory.mktemp("broker") / "data") as running:
-        yield running
+__all__ = ["server"]
 
 
 def forebay(server: RunningServer, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "forebay", *words, "--url", server.url]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+    return typed(*words, "--url", server.url, text=stdin)
 
 
 def test_push_pop_and_tail(server: RunningServer) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures.running_stores import Http, wait_until
+from fixtures.command_line import typed
+from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.broker.messages import PushItem
 from forebay.cli.buffer_retry import retry_file
 from forebay.client import Client
@@ -27,24 +26,10 @@ LONG_MS = 3_600_000
 KEY = "QUEEN_ENCRYPTION_KEY"
 
 
-def forebay(*words: object, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_") and name != KEY}
-    command = [sys.executable, "-m", "forebay", *map(str, words)]
-    return subprocess.run(
-        command, env={**own, **(environ or {})}, capture_output=True, text=True, check=False, timeout=120
-    )
-
-
 def document(*words: object, code: int = 0) -> Any:
-    done = forebay(*words, "-o", "json")
+    done = typed(*words, "-o", "json")
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path / "data") as running:
-        yield running
 
 
 @pytest.fixture
@@ -99,11 +84,11 @@ def test_list_tells_each_file_with_its_events_and_what_is_strange(server: Runnin
     assert files["failed/failover_2026-01-02T03:04:05.000006.damaged"]["state"] == "damaged"
     assert files["notes.txt"]["state"] == "unknown"
     for words in (["--data-dir", server.data_dir], ["--buffer-dir", base]):
-        assert "metrics 30, clicks 12" in forebay("buffers", "list", *words).stdout
+        assert "metrics 30, clicks 12" in typed("buffers", "list", *words).stdout
     asked = document("buffers", "list", "--server", server.url)
     assert (asked["pending"], asked["queues"]) == (42, {"metrics": 30, "clicks": 12})
-    assert "42 events wait, 0 are refused" in forebay("buffers", "list", "--server", server.url).stdout
-    refused = forebay("buffers", "list", base / "elsewhere")
+    assert "42 events wait, 0 are refused" in typed("buffers", "list", "--server", server.url).stdout
+    refused = typed("buffers", "list", base / "elsewhere")
     assert (refused.returncode, "there is no such directory" in refused.stderr) == (1, True)
 
 
@@ -116,7 +101,7 @@ def test_show_tells_every_event_and_shortens_what_is_long(server: RunningServer)
     assert (last["queue"], last["partition"], last["traceId"]) == ("metrics", "p2", "trace-149")
     assert last["payload"] == {"n": 149, "text": "ü" * 10}
     assert last["position"] + last["bytes"] == qos0_file(server).stat().st_size
-    table = forebay("buffers", "show", qos0_file(server))
+    table = typed("buffers", "show", qos0_file(server))
     assert table.returncode == 0
     assert "metrics-99" in table.stdout
     assert "metrics-100" not in table.stdout
@@ -140,9 +125,9 @@ def test_damage_is_told_with_its_place_and_costs_itself_alone(server: RunningSer
         False,
     )
     assert (end["position"], end["bytes"], end["tornTail"]) == (len(data), 8, True)
-    table = forebay("buffers", "show", copy)
+    table = typed("buffers", "show", copy)
     assert (table.returncode, "torn end" in table.stdout) == (1, True)
-    exported = forebay("buffers", "export", copy)
+    exported = typed("buffers", "export", copy)
     assert (exported.returncode, len(exported.stdout.splitlines())) == (1, 9)
     assert "2 damaged ranges" in exported.stderr
 
@@ -153,10 +138,10 @@ def test_exported_lines_are_pushed_elsewhere_with_their_ids(
     buffered(server, "metrics", 1200, partitions=2)
     buffered(server, "clicks", 3)
     lines = tmp_path / "out.ndjson"
-    assert forebay("buffers", "export", qos0_file(server), "--to", lines).returncode == 0
-    again = forebay("buffers", "export", qos0_file(server), "--to", lines)
+    assert typed("buffers", "export", qos0_file(server), "--to", lines).returncode == 0
+    again = typed("buffers", "export", qos0_file(server), "--to", lines)
     assert (again.returncode, "exists already" in again.stderr) == (1, True)
-    assert forebay("buffers", "export", qos0_file(server)).stdout == lines.read_text()
+    assert typed("buffers", "export", qos0_file(server)).stdout == lines.read_text()
     push = ["push", "--items", "--file", lines, "--url", other.url]
     assert document(*push) == {"pushed": 1203, "duplicates": 0}
     assert document(*push) == {"pushed": 1203, "duplicates": 1203}
@@ -166,7 +151,7 @@ def test_exported_lines_are_pushed_elsewhere_with_their_ids(
     assert (found[7]["partition"], found[7]["traceId"]) == ("p1", "trace-7")
     assert len(stored(other, "clicks")) == 3
     for wrong in (["push", "--items", "queue"], ["push"], ["push", "queue", "--items", "--text"]):
-        assert forebay(*wrong, "--url", other.url).returncode == 2
+        assert typed(*wrong, "--url", other.url).returncode == 2
 
 
 def test_what_a_full_queue_refuses_is_failed_and_a_running_server_keeps_its_hands_on_it(
@@ -184,7 +169,7 @@ def test_what_a_full_queue_refuses_is_failed_and_a_running_server_keeps_its_hand
     (one,) = document("buffers", "list", server.data_dir / "buffers")["files"]
     assert (one["state"], one["events"], one["queues"]) == ("failed", 20, {"small": 20})
     file = server.data_dir / "buffers" / one["name"]
-    refused = forebay("buffers", "retry", file, "--server", other.url)
+    refused = typed("buffers", "retry", file, "--server", other.url)
     assert (refused.returncode, "a running server drains" in refused.stderr) == (1, True)
     assert file.exists()
     server.kill()
@@ -253,7 +238,7 @@ def test_retry_begins_where_the_drain_ended_and_takes_what_is_appended_meanwhile
 def test_retry_that_nobody_answers_leaves_the_file(server: RunningServer, tmp_path: Path) -> None:
     buffered(server, "metrics", 5)
     copy = Path(shutil.copy(qos0_file(server), tmp_path / "copy.buf"))
-    done = forebay("buffers", "retry", copy, "--server", "http://127.0.0.1:9")
+    done = typed("buffers", "retry", copy, "--server", "http://127.0.0.1:9")
     assert (done.returncode, "http://127.0.0.1:9" in done.stderr, copy.exists()) == (1, True, True)
     assert "Traceback" not in done.stderr
 
@@ -268,12 +253,12 @@ def test_sealed_payloads_are_shown_with_the_key_alone(
         file = qos0_file(sealing)
         copy = Path(shutil.copy(file, tmp_path / "copy.buf"))
     assert b"text" not in copy.read_bytes()
-    assert "(sealed)" in forebay("buffers", "show", copy).stdout
+    assert "(sealed)" in typed("buffers", "show", copy).stdout
     (first, _) = document("buffers", "show", copy)["events"]
     assert (first["sealed"], first["payload"]) == (True, None)
-    assert '{"n": 1' in forebay("buffers", "show", copy, environ=key).stdout
-    refused = forebay("buffers", "retry", copy, "--server", other.url)
+    assert '{"n": 1' in typed("buffers", "show", copy, environ=key).stdout
+    refused = typed("buffers", "retry", copy, "--server", other.url)
     assert (refused.returncode, "there is no key" in refused.stderr) == (1, True)
     assert stored(other, "metrics") == []
-    assert forebay("buffers", "retry", copy, "--server", other.url, environ=key).returncode == 0
+    assert typed("buffers", "retry", copy, "--server", other.url, environ=key).returncode == 0
     assert [message["data"]["n"] for message in stored(other, "metrics")] == [0, 1]

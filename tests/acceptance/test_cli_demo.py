@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from fixtures.waiting import wait_until
 
 MESSAGES = 5000
 MINUTES = 100
@@ -85,10 +86,7 @@ def test_interrupt_stops_server_and_worker_and_leaves_nothing_behind(tmp_path: P
     _, stderr = process.communicate(timeout=END_SECONDS_MAX)
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
-    deadline = time.monotonic() + 10
-    while any(map(is_alive, children)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(is_alive, children))
+    wait_until(lambda: not any(map(is_alive, children)), what="the end of its children")
     assert list(tmp_path.iterdir()) == []
 
 

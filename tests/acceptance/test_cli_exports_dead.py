@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from fixtures.running_stores import wait_until
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers.machine import free_port
 

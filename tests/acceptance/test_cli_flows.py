@@ -19,8 +19,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
 from fixtures.spark_processes import short_lived
+from fixtures.waiting import wait_until
 from forebay.cli.flow_retry import retry
 from forebay.client.sync_client import SyncTransaction
 from forebay.flows import Flow, QueueSink, Source, SqlAction
@@ -317,7 +318,7 @@ def test_retry_that_is_killed_before_it_acknowledges_sends_no_record_twice(
             told += forebay(tmp_path, "flows", "retry", "orders", "--url", server.url).stdout
             return sum(map(int, re.findall(r"orders: (\d+) records? sent to step geo", told))) == 3
 
-        wait_for(are_all_acknowledged)
+        wait_until(are_all_acknowledged)
         assert queues.payloads(".flow.orders.geo") == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
         parcels = queues.ask("GET", "/api/v1/parcels?flow=orders")["parcels"]
         assert sorted(parcel["messages"] for parcel in parcels) == [1, 2]
@@ -361,23 +362,23 @@ def test_up_restarts_a_worker_that_is_killed_in_a_batch_loses_and_doubles_nothin
 
     queues.put_numbers("numbers", 0, MESSAGES)
     up.wait_for_line("worker | copy: running")
-    wait_for(lambda: listed()["state"] == "running", START_SECONDS_MAX)
+    wait_until(lambda: listed()["state"] == "running", START_SECONDS_MAX)
     before = listed()
-    wait_for(lambda: queues.size("copies") >= BATCH, START_SECONDS_MAX)
+    wait_until(lambda: queues.size("copies") >= BATCH, START_SECONDS_MAX)
     os.kill(before["pid"], signal.SIGKILL)
     assert queues.size("copies") < MESSAGES
     up.wait_for_line("the worker ended with 137")
-    wait_for(lambda: queues.size("copies") >= MESSAGES, START_SECONDS_MAX)
+    wait_until(lambda: queues.size("copies") >= MESSAGES, START_SECONDS_MAX)
     assert sorted(map(int, queues.payloads("copies"))) == list(range(MESSAGES))
     # The next worker goes on counting. What the first did after its last report is not in it.
-    wait_for(lambda: (now := listed())["lag"] == 0 and now["rows"] > before["rows"], START_SECONDS_MAX)
+    wait_until(lambda: (now := listed())["lag"] == 0 and now["rows"] > before["rows"], START_SECONDS_MAX)
     after = listed()
     assert (after["state"], after["pid"] == before["pid"]) == ("running", False)
     elsewhere = tmp_path / "another machine"
     elsewhere.mkdir()
     for word, state in (("pause", "paused"), ("resume", "running")):
         forebay(elsewhere, "flows", word, "copy", "--url", url)
-        wait_for(lambda state=state: listed()["state"] == state, START_SECONDS_MAX)  # type: ignore[misc]
+        wait_until(lambda state=state: listed()["state"] == state, START_SECONDS_MAX)  # type: ignore[misc]
     assert up.ended(signal.SIGINT) == 0
     assert "worker | copy: stopped" in up.lines
     # Python processes of the Spark that was killed may complain of it; the worker itself has nothing to complain of.
@@ -411,7 +412,7 @@ def seconds_until_all_are_gone(up: Program, folder: Path) -> float:
     queues = Queues(server)
     queues.put_numbers("numbers", 0, MESSAGES)
     ui = up.wait_for_line("worker | Spark: its pages are at ").rsplit(" ", 1)[1]
-    wait_for(lambda: queues.size("copies") >= BATCH, START_SECONDS_MAX)
+    wait_until(lambda: queues.size("copies") >= BATCH, START_SECONDS_MAX)
     with urlopen(f"{ui}/api/v1/applications", timeout=30) as answer:
         assert [one["name"] for one in json.loads(answer.read())] == ["forebay"]
     family = descendants(up.process.pid)
@@ -422,7 +423,7 @@ def seconds_until_all_are_gone(up: Program, folder: Path) -> float:
     up.process.kill()
     began = time.monotonic()
     try:
-        wait_for(lambda: not [pid for pid in family if is_alive(pid)], 60)
+        wait_until(lambda: not [pid for pid in family if is_alive(pid)], 60)
         return time.monotonic() - began
     finally:
         for pid in family:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,23 +12,18 @@ from typing import Any
 
 import pytest
 
-from fixtures.running_stores import Http, wait_until
+from fixtures.command_line import typed
+from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 
 QUEUES = "/api/v1/resources/queues"
 STALE_SECONDS_MAX = 2.0
 
 
-def forebay(*words: str, key: str = "") -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
-    command = [sys.executable, "-m", "forebay", *words]
-    environ |= {"FOREBAY_API_KEY": key} if key else {}
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)
-
-
 def made(*words: str, key: str = "") -> str:
     """The text of a new key: all that is on stdout."""
-    done = forebay("keys", "create", *words, key=key)
+    done = typed("keys", "create", *words, key=key)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("forebay_")
     assert done.stdout.strip() not in done.stderr
@@ -49,7 +43,7 @@ def test_first_key_is_made_on_a_fresh_directory_and_counts_when_a_server_starts(
     )
     kept = b"".join(path.read_bytes() for path in data.rglob("*") if path.is_file())
     assert key.encode() not in kept
-    listed = json.loads(forebay("keys", "list", "--data-dir", str(data), "-o", "json").stdout)
+    listed = json.loads(typed("keys", "list", "--data-dir", str(data), "-o", "json").stdout)
     assert [(one["name"], one["scopes"], one["queues"], one["state"]) for one in listed] == [
         ("root", ["admin"], [], "active"),
         ("loader", ["read", "write"], ["orders.*"], "active"),
@@ -59,7 +53,7 @@ def test_first_key_is_made_on_a_fresh_directory_and_counts_when_a_server_starts(
         body = {"items": [{"queue": "bills", "payload": 1}]}
         with Http(server.url) as http:
             assert http.send("POST", "/api/v1/push", body, {"X-API-Key": loader}).status == 403
-        refused = forebay("keys", "list", "--data-dir", str(data))
+        refused = typed("keys", "list", "--data-dir", str(data))
         assert refused.returncode == 1
         assert f"process {server.pid}" in refused.stderr
         assert "--url" in refused.stderr
@@ -68,26 +62,26 @@ def test_first_key_is_made_on_a_fresh_directory_and_counts_when_a_server_starts(
 def test_keys_of_a_running_server_are_made_rotated_and_revoked_over_http(tmp_path: Path) -> None:
     with RunningServer(tmp_path / "data") as server:
         where = ["--url", server.url]
-        refused = forebay("keys", "create", "first", "--scope", "read", *where)
+        refused = typed("keys", "create", "first", "--scope", "read", *where)
         assert refused.returncode == 1
         assert "first key has to be admin" in refused.stderr
         root = made("root", "--scope", "admin", *where)
         assert status(server, "") == 401
-        assert "a key is needed" in forebay("keys", "list", *where).stderr
+        assert "a key is needed" in typed("keys", "list", *where).stderr
         reader = made("reader", "--scope", "read", *where, key=root)
-        rotated = forebay("keys", "rotate", "reader", "--grace", "0", *where, key=root)
+        rotated = typed("keys", "rotate", "reader", "--grace", "0", *where, key=root)
         fresh = rotated.stdout.strip()
         assert [status(server, one) for one in (root, reader, fresh)] == [200, 401, 200]
         assert "403" not in rotated.stderr
-        denied = forebay("keys", "list", *where, key=fresh)
+        denied = typed("keys", "list", *where, key=fresh)
         assert denied.returncode == 1
         assert "this needs admin" in denied.stderr
-        assert forebay("keys", "revoke", "reader", *where, key=root).stdout == "revoked reader\n"
+        assert typed("keys", "revoke", "reader", *where, key=root).stdout == "revoked reader\n"
         assert status(server, fresh) == 401
-        last = forebay("keys", "revoke", "root", *where, key=root)
+        last = typed("keys", "revoke", "root", *where, key=root)
         assert last.returncode == 1
         assert "last admin key" in last.stderr
-        table = forebay("keys", "list", "--revoked", *where, key=root).stdout
+        table = typed("keys", "list", "--revoked", *where, key=root).stdout
         assert [line.split()[1] for line in table.splitlines()[2:]] == ["root", "reader"]
         assert "revoked" in table
 
@@ -110,7 +104,7 @@ def test_change_counts_within_two_seconds_on_every_server_of_a_database(postgres
         assert _status_of_session(one, session) == 401
         _within(lambda: status(two, told["key"]) == 401)
         _within(lambda: _status_of_session(two, session) == 401)
-        forebay("keys", "create", "beside", "--scope", "admin", "--store", postgres_database)
+        typed("keys", "create", "beside", "--scope", "admin", "--store", postgres_database)
         beside = made("beside too", "--scope", "read", "--store", postgres_database)
         for server in (one, two):
             _within(lambda server=server: status(server, beside) == 200)
@@ -132,11 +126,11 @@ def test_server_that_others_can_reach_starts_with_keys_of_the_store_alone(tmp_pa
     data = tmp_path / "data"
     serve = ["serve", "--host", "0.0.0.0", "--port", "0", "--data-dir", str(data)]
     for _ in range(2):
-        refused = forebay(*serve)
+        refused = typed(*serve)
         assert refused.returncode == 1
         assert "there are no API keys" in refused.stderr
         assert "Traceback" not in refused.stderr
-        forebay("keys", "list", "--data-dir", str(data))  # the directory is there now, and has no keys
+        typed("keys", "list", "--data-dir", str(data))  # the directory is there now, and has no keys
     key = made("root", "--scope", "admin", "--data-dir", str(data))
     command = [sys.executable, "-m", "forebay", *serve]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -148,8 +142,8 @@ def test_server_that_others_can_reach_starts_with_keys_of_the_store_alone(tmp_pa
             assert http.send("GET", QUEUES, None, {"X-API-Key": key}).status == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-    assert "removed 1 keys" in forebay("keys", "disable", "--data-dir", str(data)).stdout
-    assert forebay(*serve).returncode == 1
+    assert "removed 1 keys" in typed("keys", "disable", "--data-dir", str(data)).stdout
+    assert typed(*serve).returncode == 1
 
 
 @pytest.mark.parametrize(
@@ -163,7 +157,7 @@ def test_server_that_others_can_reach_starts_with_keys_of_the_store_alone(tmp_pa
     ],
 )
 def test_wrong_words_are_refused_with_what_helps(words: list[str], said: str, tmp_path: Path) -> None:
-    done = forebay("keys", *[str(tmp_path / "d") if word == "d" else word for word in words])
+    done = typed("keys", *[str(tmp_path / "d") if word == "d" else word for word in words])
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.command_line import typed
 from fixtures.logs import content, numbered
 from forebay.commitlog import CommitLog
 
@@ -67,14 +68,7 @@ def log(tmp_path: Path) -> MadeLog:
 
 def forebay(*words: str | Path, through: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run the command. Whatever happens, no user sees a traceback."""
-    done = subprocess.run(
-        [*through, sys.executable, "-m", "forebay", *words],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
+    done = typed(*words, through=through)
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     assert done.returncode in (0, 1)
     return done

@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures.running_stores import fresh, wait_until
+from fixtures.command_line import typed
+from fixtures.running_stores import fresh
+from fixtures.running_stores import module_server as server
+from fixtures.waiting import wait_until
 from forebay.client import Client, ParcelOutcome
 from forebay.testing.running_server import RunningServer
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path_factory.mktemp("parcels") / "data") as running:
-        yield running
-
-
-@pytest.fixture
-def client(server: RunningServer) -> Iterator[Client]:
-    with Client(server.url) as found:
-        yield found
+__all__ = ["server"]
 
 
 def forebay(server: RunningServer, *words: str, code: int = 0) -> str:
     """What a command prints, from a directory that knows nothing of the server."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "forebay", *words, "--url", server.url],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        cwd="/",
-        env=environment,
-    )
+    done = typed(*words, "--url", server.url, folder="/")
     assert done.returncode == code, done.stderr or done.stdout
     return done.stdout if code == 0 else done.stderr
 

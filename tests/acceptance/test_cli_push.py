@@ -15,15 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.running_stores import module_server as server
 from forebay.testing.running_server import RunningServer
 
+__all__ = ["server"]
+
 MEBIBYTE = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path_factory.mktemp("push") / "data") as running:
-        yield running
 
 
 def push(url: str, *words: str | bytes, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -7,24 +7,14 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
+from fixtures.running_stores import module_server as server
 from forebay.client import Address, Client
 from forebay.testing.running_server import RunningServer
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path_factory.mktemp("tail") / "data") as running:
-        yield running
-
-
-@pytest.fixture
-def client(server: RunningServer) -> Iterator[Client]:
-    with Client(server.url) as connected:
-        yield connected
+__all__ = ["server"]
 
 
 def command(server: RunningServer, *words: str) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fixtures.certificates import make_certificate
+from fixtures.command_line import typed
 
 UNWRITABLE = "/sys/kernel/forebay"
 """Nobody may make a directory there, root neither."""
@@ -42,9 +41,7 @@ def settings_of(name: str) -> str:
 
 
 def forebay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
-    command = [sys.executable, "-m", "forebay", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, env=environ, check=False)
+    return typed(*words, folder=folder)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database
+from fixtures.waiting import until, until_told
 from forebay.client import (
     AsyncClient,
     Client,
@@ -50,12 +51,14 @@ async def client(http: Http) -> AsyncIterator[AsyncClient]:
 
 async def finished(client: AsyncClient, flow: str, count: int) -> list[dict[str, Any]]:
     """All parcels of the flow, once so many of them are finished."""
-    async with asyncio.timeout(60):
-        while True:
-            found = await client.parcels(flow=flow, limit=10_000)
-            if sum(parcel["finishedAt"] is not None for parcel in found) >= count:
-                return found
-            await asyncio.sleep(0.05)
+    found: list[dict[str, Any]] = []
+
+    async def are_finished() -> bool:
+        found[:] = await client.parcels(flow=flow, limit=10_000)
+        return sum(parcel["finishedAt"] is not None for parcel in found) >= count
+
+    await until_told(are_finished, what=f"{count} finished parcels of {flow}")
+    return found
 
 
 async def test_workers_handle_every_message_once(client: AsyncClient) -> None:
@@ -71,8 +74,7 @@ async def test_workers_handle_every_message_once(client: AsyncClient) -> None:
 
     workers = [DispatchWorker(client, {name: handler}, parcels=3, wait_seconds=1) for _ in range(3)]
     running = [asyncio.create_task(worker.run()) for worker in workers]
-    while sum(seen.values()) < 100:
-        await asyncio.sleep(0.02)
+    await until(lambda: sum(seen.values()) >= 100)
     for worker in workers:
         worker.stop()
     await asyncio.gather(*running)
@@ -142,9 +144,11 @@ async def test_errors_are_listed_resumed_cancelled_and_replayed(client: AsyncCli
 
     worker = DispatchWorker(client, {name: handler}, wait_seconds=1)
     running = asyncio.create_task(worker.run())
-    async with asyncio.timeout(60):
-        while len(await client.parcels(flow=flow, state="ERROR")) < 3:
-            await asyncio.sleep(0.05)
+
+    async def have_failed() -> bool:
+        return len(await client.parcels(flow=flow, state="ERROR")) >= 3
+
+    await until_told(have_failed)
     failed = await client.parcels(flow=flow, error="service is down", action="a0", action_class=name)
     assert len(failed) == 3
     since = datetime.now(UTC) - timedelta(hours=1)
@@ -192,9 +196,11 @@ async def test_parcel_that_is_cleared_is_an_error_or_goes_on_as_its_flow_says(cl
     may_lose["source"]["failOnDataLoss"] = False
     await client.define_flow(lenient, may_lose)
     await client.push_many(queue, range(10))
-    async with asyncio.timeout(30):
-        while len([*await client.parcels(flow=strict), *await client.parcels(flow=lenient)]) < 2:
-            await asyncio.sleep(0.02)
+
+    async def are_cut() -> bool:
+        return len([*await client.parcels(flow=strict), *await client.parcels(flow=lenient)]) >= 2
+
+    await until_told(are_cut)
     await client.clear_queue(queue)
 
     async def handler(work: ParcelWork) -> ParcelOutcome:
@@ -220,10 +226,8 @@ async def test_parcel_that_is_cleared_is_an_error_or_goes_on_as_its_flow_says(cl
 
 
 async def in_state(client: AsyncClient, flow: str, state: str) -> list[dict[str, Any]]:
-    async with asyncio.timeout(30):
-        while not (found := await client.parcels(flow=flow, state=state)):
-            await asyncio.sleep(0.02)
-    return found
+    await until_told(lambda: client.parcels(flow=flow, state=state), what=f"a parcel of {flow} in {state}")
+    return await client.parcels(flow=flow, state=state)
 
 
 async def test_flows_and_policies(client: AsyncClient) -> None:

@@ -5,34 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures.running_stores import Http, wait_until
+from fixtures.command_line import typed
+from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 
 PLACES = [0, 8, 40, 70, -1]
 """Bytes of the second record that are broken: its length, its seq, its body, its payload, its CRC."""
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path / "data") as running:
-        yield running
-
-
 def forebay(*words: str | Path, code: int = 0) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-m", "forebay", *words, "-o", "json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = typed(*words, "-o", "json")
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.running_stores import Http, wait_until
+from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
 from forebay.testing.running_server import RunningServer
 

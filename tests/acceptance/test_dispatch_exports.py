@@ -6,12 +6,12 @@ import asyncio
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from fixtures.http_sink import HttpSink, http_sink
+from fixtures.waiting import until, until_told
 from forebay.client import AsyncClient, DispatchWorker, ParcelOutcome, ParcelWork
 from forebay.testing.running_server import RunningServer
 
@@ -60,19 +60,13 @@ async def work_off(client: AsyncClient, parcels: int) -> None:
     """A worker completes so many parcels, those of one step together."""
     worker = DispatchWorker(client, {"numbers.*": doubled}, same_step=True, wait_seconds=1)
     running = asyncio.create_task(worker.run())
-    await until(lambda: _is(worker.completed >= parcels))
+    await until(lambda: worker.completed >= parcels)
     worker.stop()
     await running
 
 
 async def _is(found: bool) -> bool:
     return found
-
-
-async def until(condition: Any, seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not await condition():
-            await asyncio.sleep(0.05)
 
 
 async def states(client: AsyncClient) -> Counter[tuple[str, str]]:
@@ -115,7 +109,7 @@ async def test_parcels_are_exporting_until_the_destination_has_their_rows(tmp_pa
                 async def is_complete() -> bool:
                     return await states(client) == {("COMPLETE", "COMPLETE"): count}
 
-                await until(is_complete)
+                await until_told(is_complete)
                 numbers = [2 * number for number in range(MESSAGES)]
                 assert received(sink) == dict.fromkeys(FLOWS, numbers)
             await check_history(client)
@@ -156,7 +150,7 @@ async def test_killed_at_any_moment_every_parcel_is_exported_in_the_end(tmp_path
                     is_cut = sum(parcel["messages"] for parcel in found) == len(FLOWS) * rounds * MESSAGES
                     return is_cut and all(parcel["state"] == "COMPLETE" for parcel in found)
 
-                await until(is_complete, 120)
+                await until_told(is_complete, 120)
             assert {flow: set(numbers) for flow, numbers in received(sink).items()} == dict.fromkeys(FLOWS, expected)
         finally:
             await asyncio.to_thread(running.stop)
@@ -176,7 +170,7 @@ async def test_an_outbox_is_paused_before_it_is_there_and_resumed(tmp_path: Path
                 async def is_there() -> bool:
                     return bool((await client.get("/api/v1/exports"))["exports"])
 
-                await until(is_there)
+                await until_told(is_there)
                 [export] = (await client.get("/api/v1/exports"))["exports"]
                 assert (export["paused"], sink.attempts) == (True, [])
                 assert await states(client) == {("IN_FLIGHT", "EXPORTING"): 1}
@@ -185,7 +179,7 @@ async def test_an_outbox_is_paused_before_it_is_there_and_resumed(tmp_path: Path
                 async def is_complete() -> bool:
                     return await states(client) == {("COMPLETE", "COMPLETE"): 1}
 
-                await until(is_complete)
+                await until_told(is_complete)
                 assert received(sink) == {"clicks": [2 * number for number in range(10)]}
         finally:
             await asyncio.to_thread(running.stop)

@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from fixtures.waiting import until_told
 from forebay.client import AsyncClient, DispatchWorker, ParcelWork
 from forebay.client.dispatch_worker import Handler
 from forebay.testing.running_server import RunningServer
@@ -78,9 +80,7 @@ async def worked_off(place: Place, trouble: Callable[[], object]) -> None:
         for first in range(0, MESSAGES, 500):
             await client.push_many("orders", [{"n": number} for number in range(first, first + 500)])
             await asyncio.to_thread(trouble)
-        async with asyncio.timeout(SECONDS_MAX):
-            while not await settled(client):
-                await asyncio.sleep(0.2)
+        await until_told(partial(settled, client), SECONDS_MAX, "all parcels are done")
         for worker in workers:
             worker.stop()
         await asyncio.gather(*running)

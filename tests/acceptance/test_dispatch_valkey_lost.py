@@ -15,8 +15,9 @@ import pytest
 import valkey
 
 from fixtures.beside import beside
-from fixtures.running_stores import fresh, wait_until
+from fixtures.running_stores import fresh
 from fixtures.tcp_proxy import TcpProxy
+from fixtures.waiting import wait_until
 from forebay.client import Client, ParcelLease, ParcelOutcome
 from forebay.dispatch.warm import WarmUnavailable
 from forebay.dispatch.warms.valkey import ValkeyWarm
@@ -41,12 +42,6 @@ def proxy(valkey_server: ValkeyServer) -> Iterator[TcpProxy]:
 def server(proxy: TcpProxy, tmp_path: Path) -> Iterator[RunningServer]:
     with RunningServer(tmp_path / "data", arguments=["--warm", proxy.url]) as running:
         yield running
-
-
-@pytest.fixture
-def client(server: RunningServer) -> Iterator[Client]:
-    with Client(server.url) as found:
-        yield found
 
 
 class Flow:

@@ -37,7 +37,7 @@ from typing import Any
 import pytest
 
 from fixtures.certificates import make_authority, make_certificate
-from fixtures.running_stores import wait_until
+from fixtures.waiting import wait_until
 from forebay.client import Client, ParcelOutcome
 from forebay.testing.running_server import READY, RunningServer
 from forebay.testing.servers import PostgresServer

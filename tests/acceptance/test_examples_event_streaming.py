@@ -6,23 +6,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from fixtures.running_stores import Http, wait_until
+from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "event-streaming"
 SECONDS_MAX = 120.0
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path / "data") as running:
-        yield running
 
 
 def ran(name: str, server: RunningServer, *words: str) -> list[str]:

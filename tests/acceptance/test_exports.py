@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
-from fixtures.http_sink import HttpSink, Received, eventually, http_sink
+from fixtures.command_line import typed
+from fixtures.http_sink import HttpSink, Received, http_sink
 from fixtures.running_stores import Http
+from fixtures.waiting import until, wait_until
 from forebay.testing.running_server import RunningServer
 
 SETTINGS = """
@@ -84,8 +86,7 @@ def exports(running: RunningServer) -> dict[str, dict[str, Any]]:
 
 
 def forebay(running: RunningServer, *words: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "forebay", *words, "--url", running.url]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = typed(*words, "--url", running.url)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
@@ -98,21 +99,18 @@ async def test_every_message_reaches_every_destination_through_outages_and_a_kil
     try:
         await asyncio.to_thread(push, running, range(300))
         async with http_sink(sink, port=port):
-            await eventually(lambda: len(sink.received) >= 3)
+            await until(lambda: len(sink.received) >= 3)
         await asyncio.to_thread(push, running, range(300, 600))
         await asyncio.to_thread(running.kill)
         await asyncio.to_thread(running.start)
         sink.answers += [500, (429, "", {"Retry-After": "1"}), 503]
         async with http_sink(sink, port=port):
-            await eventually(lambda: len({one["seq"] for one in envelopes(sink)}) == 600, 120)
+            await until(lambda: len({one["seq"] for one in envelopes(sink)}) == 600, 120)
 
             def is_drained() -> bool:
                 return all(one["waiting"] == 0 for one in exports(running).values())
 
-            deadline = asyncio.get_running_loop().time() + 60
-            while not await asyncio.to_thread(is_drained):
-                assert asyncio.get_running_loop().time() < deadline, exports(running)
-                await asyncio.sleep(0.1)
+            await asyncio.to_thread(wait_until, is_drained)
             found = envelopes(sink)
         assert all(request.headers["Authorization"] == "Bearer secret" for request in sink.received)
         assert "secret" not in forebay_config(tmp_path)
@@ -140,14 +138,14 @@ async def test_message_is_sent_again_in_the_same_request_with_the_same_key_whate
                 before = len(seqs_of(sink.attempts))
                 # Some of it is sent at once, some waits in partitions that are under way: it fits into theirs.
                 await asyncio.to_thread(push, running, range(100 * turn, 100 * turn + 40), 7 * turn)
-                await eventually(partial(has_sent_more_than, sink, before), 120)
+                await until(partial(has_sent_more_than, sink, before), 120)
                 await asyncio.to_thread(end)
                 seen, began = seqs_of(sink.attempts), len(sink.attempts)
                 await asyncio.to_thread(running.start)
                 await asyncio.to_thread(push, running, range(1000 * turn, 1000 * turn + 20), 7 * turn)
-                await eventually(partial(has_sent_again, sink, began, seen), 120)
+                await until(partial(has_sent_again, sink, began, seen), 120)
             sink.answers.clear()
-            await eventually(lambda: len(seqs_of(sink.received)) == 3 * 60, 120)
+            await until(lambda: len(seqs_of(sink.received)) == 3 * 60, 120)
         finally:
             await asyncio.to_thread(running.stop)
         bodies: dict[str, set[bytes]] = defaultdict(set)
@@ -186,7 +184,7 @@ async def test_what_a_destination_refuses_is_a_dead_letter_of_the_group_and_the_
         await asyncio.to_thread(running.start)
         try:
             await asyncio.to_thread(push, running, range(20), 1)
-            await eventually(lambda: len({one["seq"] for one in envelopes(sink)}) == 19, 60)
+            await until(lambda: len({one["seq"] for one in envelopes(sink)}) == 19, 60)
             with closing(Http(running.url)) as http:
                 await asyncio.to_thread(_wait_for_letter, http)
                 [letter] = http.get("/api/v1/dlq?queue=orders&consumerGroup=warehouse").json["messages"]
@@ -198,8 +196,6 @@ async def test_what_a_destination_refuses_is_a_dead_letter_of_the_group_and_the_
 
 
 def _wait_for_letter(http: Http) -> None:
-    from fixtures.running_stores import wait_until
-
     wait_until(lambda: len(http.get("/api/v1/dlq?queue=orders").json["messages"]) == 1)
 
 
@@ -218,7 +214,7 @@ async def test_an_export_is_listed_paused_and_resumed_from_the_command_line(tmp_
             assert exports(running)["orders"]["paused"]
             assert sink.received == []
             await asyncio.to_thread(forebay, running, "exports", "resume", "orders")
-            await eventually(lambda: sum(len(json.loads(one.body)) for one in sink.received) == 10)
+            await until(lambda: sum(len(json.loads(one.body)) for one in sink.received) == 10)
             table = await asyncio.to_thread(forebay, running, "exports", "list")
             assert "orders@warehouse" in table
             assert "running" in table

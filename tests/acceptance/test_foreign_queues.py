@@ -17,7 +17,8 @@ from urllib.parse import quote
 import pytest
 
 from fixtures.arrow_steps import ipc
-from fixtures.running_stores import STORES, Http, Told, fresh, running, shared_postgres_database, wait_until
+from fixtures.running_stores import STORES, Http, Told, fresh, running, shared_postgres_database
+from fixtures.waiting import wait_until
 from forebay.api.routes import ALL_ROUTES
 from forebay.api.routing import Queues, Route
 from forebay.testing.running_server import RunningServer

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.http_sink import eventually as until
 from fixtures.http_sink import http_sink
 from fixtures.telemetry import Proxy, gauges, now_ms
+from fixtures.waiting import until
 from forebay.otlp.kinds import Kind
 from forebay.otlp.protobufs import parsed
 from forebay.testing.running_server import FOREBAY

@@ -9,7 +9,6 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -33,12 +32,6 @@ NONSENSE = (
     b"POST /api/v1/push HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n{{{{}}}}",
     b"GET /api/v1/messages?queue=%ff%fe HTTP/1.1\r\nHost: h\r\n\r\n",
 )
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path / "data") as running:
-        yield running
 
 
 @pytest.fixture

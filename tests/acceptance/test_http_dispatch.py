@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database, wait_until
+from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database
+from fixtures.waiting import wait_until
 
 __all__ = ["any_server", "http", "shared_postgres_database"]
 
@@ -119,10 +120,13 @@ def test_a_heartbeat_prolongs_and_a_release_gives_back_without_counting(http: Ht
     flow = Flow(http)
     flow.push(10)
     lease = flow.lease()
-    time.sleep(0.01)  # so that the end of the lease moves
-    beat = http.post(f"/dispatch/leases/{lease['leaseId']}/heartbeat")
-    assert beat.status == 200
-    assert beat.json["until"] > lease["until"]
+
+    def is_prolonged() -> bool:
+        beat = http.post(f"/dispatch/leases/{lease['leaseId']}/heartbeat")
+        assert beat.status == 200
+        return bool(beat.json["until"] > lease["until"])
+
+    wait_until(is_prolonged)  # by no more than the time since it began, which may be less than a millisecond
     assert http.post(f"/dispatch/leases/{lease['leaseId']}/release").json["parcels"] == 1
     assert http.post(f"/dispatch/leases/{lease['leaseId']}/heartbeat").status == 409
     assert flow.lease()["parcels"][0]["attempt"] == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -11,7 +10,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from fixtures.running_stores import module_server as server
 from forebay.testing.running_server import RunningServer
+
+__all__ = ["server"]
 
 REPORT = {
     "name": "clicks",
@@ -28,12 +30,6 @@ REPORT = {
     "host": "h",
     "pid": 7,
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path_factory.mktemp("flows") / "data") as running:
-        yield running
 
 
 def ask(server: RunningServer, method: str, path: str, body: object = None) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database, wait_until
+from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 
 BODY = b'{"items":[{"queue":"orders","payload":"' + b"x" * (5 << 20) + b'"}]}'
@@ -29,23 +28,17 @@ def metric(server: RunningServer, name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
-def until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < deadline
-
-
 def test_body_waits_until_another_gives_its_memory_back(tmp_path: Path) -> None:
     with RunningServer(tmp_path / "data", environment={"FOREBAY_SERVER_MEMORY_SIZE": "64Mi"}) as server:
         first = begun(server, WHOLE_BODY[: 64 << 20])
-        until(lambda: metric(server, "forebay_request_memory_bytes") == 64 << 20)
+        wait_until(lambda: metric(server, "forebay_request_memory_bytes") == 64 << 20)
         second = begun(server, BODY)
-        until(lambda: metric(server, "forebay_request_memory_waiting") == 1)
+        wait_until(lambda: metric(server, "forebay_request_memory_waiting") == 1)
         first.sendall(WHOLE_BODY[: 64 << 20])
         assert first.recv(100).startswith(b"HTTP/1.1 201 ")
         second.sendall(BODY)
         assert second.recv(100).startswith(b"HTTP/1.1 201 ")
-        until(lambda: metric(server, "forebay_request_memory_bytes") == 0)
+        wait_until(lambda: metric(server, "forebay_request_memory_bytes") == 0)
         assert metric(server, "forebay_request_memory_waiting") == 0
         assert metric(server, "forebay_request_memory_refused_total") == 0
         first.close()
@@ -70,14 +63,14 @@ def test_answers_that_are_not_taken_stay_within_the_memory_and_give_it_back(tmp_
         asking = [socket.create_connection((parts.hostname, parts.port), timeout=60) for _ in range(MESSAGES)]
         for one in asking:
             one.sendall(b"GET /api/v1/pop/queue/orders HTTP/1.1\r\nHost: %b\r\n\r\n" % parts.netloc.encode())
-        until(lambda: metric(server, "forebay_request_memory_waiting") > MESSAGES // 2)
-        until(lambda: metric(server, "forebay_request_memory_bytes") > limit // 2)
+        wait_until(lambda: metric(server, "forebay_request_memory_waiting") > MESSAGES // 2)
+        wait_until(lambda: metric(server, "forebay_request_memory_bytes") > limit // 2)
         assert metric(server, "forebay_request_memory_bytes") <= limit * 5 // 4
         assert resident_bytes(server.pid) - before < 3 * limit
         for one in asking:
             one.close()
-        until(lambda: metric(server, "forebay_request_memory_bytes") == 0)
-        until(lambda: resident_bytes(server.pid) - before < limit)
+        wait_until(lambda: metric(server, "forebay_request_memory_bytes") == 0)
+        wait_until(lambda: resident_bytes(server.pid) - before < limit)
 
 
 def resident_bytes(pid: int) -> int:
@@ -88,7 +81,7 @@ def resident_bytes(pid: int) -> int:
 def test_slow_bodies_lose_their_memory_to_one_that_waits_for_it(tmp_path: Path) -> None:
     with RunningServer(tmp_path / "data", environment={"FOREBAY_SERVER_MEMORY_SIZE": "64Mi"}) as server:
         slow = [begun(server, WHOLE_BODY[: 32 << 20]) for _ in range(2)]
-        until(lambda: metric(server, "forebay_request_memory_bytes") == 64 << 20)
+        wait_until(lambda: metric(server, "forebay_request_memory_bytes") == 64 << 20)
         other = begun(server, BODY)
         other.sendall(BODY)
         assert other.recv(100).startswith(b"HTTP/1.1 201 ")

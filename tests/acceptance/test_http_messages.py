@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 import pyarrow as pa
 import pytest
 
-from fixtures.running_stores import Http, Told, any_server, fresh, http, shared_postgres_database
+from fixtures.running_stores import Http, Told, any_server, fresh, http, shared_postgres_database, until_waiting
 from forebay.client import Client
 from forebay.testing.running_server import RunningServer
 
@@ -273,7 +273,7 @@ def _woken(http: Http, waits: Callable[[], T], wakes: Callable[[], object]) -> t
     """What a consumer gets that waits, and how long after the answer to what woke it."""
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(waits)
-        _until_waiting(http)
+        until_waiting(http, 1)
         wakes()
         answered = time.monotonic()
         return waiting.result(30), time.monotonic() - answered
@@ -329,8 +329,8 @@ def test_nothing_is_popped_for_a_consumer_that_went_away(http: Http, any_server:
     with socket.create_connection((str(parts.hostname), parts.port or 0)) as gone:
         head = f"GET /api/v1/pop/queue/{queue}?wait=true&timeout=60000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
         gone.sendall(head.encode())
-        _until_waiting(http)
-    _until_waiting(http, count=0)
+        until_waiting(http, 1)
+    until_waiting(http, 0)
     http.push(queue, "for the living")
     (message,) = http.pop(queue)
     assert message["attempts"] == 1
@@ -349,14 +349,14 @@ def test_claim_for_a_consumer_that_goes_away_in_that_moment_is_given_back(
         queue = fresh()
         gone = socket.create_connection((str(parts.hostname), parts.port or 0))
         gone.sendall(f"GET /api/v1/pop/queue/{queue}?wait=true{more} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        _until_waiting(http)
+        until_waiting(http, 1)
         gone.close()
         http.push(queue, "for the living")
         began = time.monotonic()
         (message,) = http.pop(queue, wait="true", timeout=20_000)
         assert message["attempts"] == 1
         assert time.monotonic() - began < 5, "it waited for the lease to end"
-        _until_waiting(http, count=0)
+        until_waiting(http, 0)
 
 
 @pytest.mark.parametrize(("option", "status"), [({"leaseTime": 1}, None), ({"retryDelay": 600}, "failed")])
@@ -404,14 +404,6 @@ def test_message_is_deleted_for_everybody(http: Http) -> None:
     assert http.send("DELETE", path).json["success"] is False
     assert [message["data"] for message in http.pop(queue, batch=9)] == [2]
     assert "DELETE" in http.send("OPTIONS", path).headers["allow"]
-
-
-def _until_waiting(http: Http, count: int = 1) -> None:
-    """Until so many long polls wait; the server tells."""
-    deadline = time.monotonic() + 30
-    while http.get("/api/v1/status").json["waitingConsumers"] != count:
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not {count} waiting consumers in 30 s")
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw deflate"])

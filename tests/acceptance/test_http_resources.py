@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database, wait_until
+from fixtures.running_stores import Http, any_server, fresh, http, shared_postgres_database
+from fixtures.waiting import wait_until
 
 __all__ = ["any_server", "http", "shared_postgres_database"]
 

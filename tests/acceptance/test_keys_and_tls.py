@@ -14,6 +14,7 @@ import pytest
 from queen import Queen
 
 from fixtures.certificates import make_certificate
+from fixtures.command_line import typed
 from fixtures.spark_processes import short_lived
 from forebay.api.access import new_key
 from forebay.client import Client, Refused, Unreachable
@@ -74,13 +75,7 @@ def server(secured: Secured, tmp_path: Path) -> Iterator[RunningServer]:
 
 
 def forebay(folder: Path, *words: str, key: str = "") -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
-    if key:
-        environ["FOREBAY_API_KEY"] = key
-    command = [sys.executable, "-m", "forebay", *words]
-    return subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=START_SECONDS_MAX
-    )
+    return typed(*words, key=key, folder=folder)
 
 
 async def test_bearer_token_of_queens_client_is_a_key(secured: Secured, tmp_path: Path) -> None:

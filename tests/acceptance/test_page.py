@@ -28,8 +28,9 @@ from fixtures.fix_page import (
     watched,
 )
 from fixtures.http_sink import HttpSink, http_sink
-from fixtures.running_stores import Http, fresh, wait_until
+from fixtures.running_stores import Http, fresh
 from fixtures.telemetry import gauges, post
+from fixtures.waiting import wait_until
 from forebay.bench.page import FIRST_PAINT
 
 if TYPE_CHECKING:

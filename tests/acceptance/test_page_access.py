@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fixtures.fix_page import SCREENS, Watched, grave_faults, holds, names_of_queues
-from fixtures.running_stores import Http, wait_until
+from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import FOREBAY, RunningServer
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
+from fixtures.waiting import wait_until
 from fixtures.worker_process import WorkerProcess
 from forebay.client import Client
 from forebay.errors import ForebayError
@@ -151,10 +152,10 @@ def test_everything_settles_after_everything_has_failed(
         with WorkerProcess(tmp_path / "one", given) as one, WorkerProcess(tmp_path / "two", given) as two:
             load.start()
             queues = Queues(second)
-            wait_for(lambda: _size(queues) > 0, SETTLE_SECONDS_MAX)
+            wait_until(lambda: _size(queues) > 0, SETTLE_SECONDS_MAX)
             _fail_in_turn(_faults([first, second], [one, two], postgres_server, valkey_server, sink))
             pushed = load.stop()
-            wait_for(lambda: _is_over(queues, pushed), SETTLE_SECONDS_MAX)
+            wait_until(lambda: _is_over(queues, pushed), SETTLE_SECONDS_MAX)
             assert one.stop() == two.stop() == 0
         poison = {n for n in range(pushed) if n % 3700 == POISON}
         good = set(range(pushed)) - poison

@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import aiohttp
 import pytest
 
 from fixtures.running_stores import Http, fresh, running, shared_postgres_database
+from fixtures.waiting import until, until_told
 
 __all__ = ["shared_postgres_database"]
 
@@ -52,14 +54,15 @@ class Work:
                 yield
                 self._is_pushing = False
                 await asyncio.gather(*producing)
-                async with asyncio.timeout(60):
-                    while await self._lag(session):
-                        await asyncio.sleep(0.05)
+                await until_told(partial(self._is_done, session), what="everything is finished")
             finally:
                 for task in (*producing, *consuming):
                     task.cancel()
                 ends = await asyncio.gather(*producing, *consuming, return_exceptions=True)
             assert [end for end in ends if isinstance(end, Exception)] == []
+
+    async def _is_done(self, session: aiohttp.ClientSession) -> bool:
+        return not await self._lag(session)
 
     async def _lag(self, session: aiohttp.ClientSession) -> int:
         async with session.get("/api/v1/consumer-groups") as answer:
@@ -147,7 +150,8 @@ async def test_killed_server_loses_doubles_and_reorders_nothing(
                 await asyncio.sleep(chance.uniform(0.2, 0.8))
                 await asyncio.to_thread(server.kill)
                 await asyncio.to_thread(server.start)
-            await asyncio.sleep(0.2)
+            before = len(work.finished)
+            await until(lambda: len(work.finished) > before, what="work goes on after the last kill")
         with Http(server.url) as http:
             stored, moved = everything(http, work.queue), everything(http, work.target)
             assert http.pop(work.queue, batch=100, partitions=10) == [], "everything was finished"

@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import ssl
-import time
-from collections.abc import Callable
 from http.client import HTTPSConnection
 from pathlib import Path
 
@@ -16,16 +14,11 @@ import pytest
 
 from fixtures.certificates import make_authority, make_certificate, make_client_certificate
 from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from forebay.api.access import new_key
 from forebay.testing.running_server import RunningServer, ServerDidNotStart
 
 QUEUES = "/api/v1/resources/queues"
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < deadline
 
 
 def write_keys(path: Path, *digests: str) -> None:
@@ -51,16 +44,16 @@ def test_file_of_keys_is_read_again_when_it_changes(tmp_path: Path) -> None:
     with RunningServer(tmp_path / "data", store="memory://", arguments=["--server-keys", str(path)]) as server:
         assert (status_with(server, old), status_with(server, new)) == (200, 401)
         write_keys(path, new_digest)
-        until(lambda: status_with(server, new) == 200)
+        wait_until(lambda: status_with(server, new) == 200)
         assert status_with(server, old) == 401
         path.write_text("keys: [")
-        until(lambda: "[keys_refused]" in server.errors())
+        wait_until(lambda: "[keys_refused]" in server.errors())
         assert status_with(server, new) == 200
         path.unlink()
-        until(lambda: server.errors().count("[keys_refused]") == 2)
+        wait_until(lambda: server.errors().count("[keys_refused]") == 2)
         assert status_with(server, new) == 200
         write_keys(path, old_digest)
-        until(lambda: status_with(server, old) == 200)
+        wait_until(lambda: status_with(server, old) == 200)
 
 
 def test_hangup_reads_certificate_and_log_level_again_and_kills_nothing(tmp_path: Path) -> None:
@@ -79,12 +72,12 @@ def test_hangup_reads_certificate_and_log_level_again_and_kills_nothing(tmp_path
         settings.write_text("server: {log_level: info}\n")
         assert served() != certificate.read_text()
         os.kill(server.pid, signal.SIGHUP)
-        until(lambda: "[reloaded]" in server.errors())
+        wait_until(lambda: "[reloaded]" in server.errors())
         assert served() == certificate.read_text()
         good = certificate.read_text()
         certificate.write_text("no certificate")
         os.kill(server.pid, signal.SIGHUP)
-        until(lambda: "[reload_failed]" in server.errors())
+        wait_until(lambda: "[reload_failed]" in server.errors())
         assert served() == good
         assert server.stop() == 0
 
@@ -113,10 +106,10 @@ def test_certificate_is_read_again_when_its_files_change(tmp_path: Path) -> None
         first = ssl.get_server_certificate(("127.0.0.1", port), timeout=30)
         assert first == certificate.read_text()
         certificate.write_text("no certificate")
-        until(lambda: "[certificate_refused]" in server.errors())
+        wait_until(lambda: "[certificate_refused]" in server.errors())
         assert ssl.get_server_certificate(("127.0.0.1", port), timeout=30) == first
         make_certificate(tmp_path)
-        until(lambda: ssl.get_server_certificate(("127.0.0.1", port), timeout=30) == certificate.read_text())
+        wait_until(lambda: ssl.get_server_certificate(("127.0.0.1", port), timeout=30) == certificate.read_text())
         assert server.stop() == 0
 
 
@@ -132,7 +125,7 @@ def test_only_clients_with_a_certificate_of_the_authority_connect(tmp_path: Path
         port = int(server.url.rpartition(":")[2])
         assert [connects(port, certificate, client) for client in (ours, theirs, None)] == [True, False, False]
         authorities.write_bytes(other[0].read_bytes())
-        until(lambda: connects(port, certificate, theirs))
+        wait_until(lambda: connects(port, certificate, theirs))
         assert [connects(port, certificate, client) for client in (ours, theirs, None)] == [False, True, False]
         assert server.stop() == 0
 
@@ -157,7 +150,7 @@ def test_server_that_stops_is_not_ready_and_serves_until_its_delay_is_over(tmp_p
         http = Http(server.url)
         assert http.get("/readyz").status == 200
         os.kill(server.pid, signal.SIGTERM)
-        until(lambda: http.get("/readyz").status == 503)
+        wait_until(lambda: http.get("/readyz").status == 503)
         assert http.get("/readyz").json["reasons"] == ["the server is stopping"]
         fresh = Http(server.url)
         assert fresh.post("/push", {"items": [{"queue": "q", "payload": 1}]}).status == 201

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.http_sink import HttpSink, eventually, http_sink
+from fixtures.http_sink import HttpSink, http_sink
+from fixtures.waiting import until
 from forebay.export.destinations.otlp_http import PROTOBUF
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers.machine import free_port
@@ -60,7 +61,7 @@ async def test_stop_does_not_wait_for_a_destination_that_hangs_and_loses_nothing
         await asyncio.to_thread(running.start)
         try:
             await asyncio.to_thread(push, port)
-            await eventually(lambda: len(sink.attempts) >= 2)
+            await until(lambda: len(sink.attempts) >= 2)
             began = time.monotonic()
             await asyncio.to_thread(running.stop)
             assert time.monotonic() - began < STOP_SECONDS_MAX
@@ -68,7 +69,7 @@ async def test_stop_does_not_wait_for_a_destination_that_hangs_and_loses_nothing
             sink.hang.set()
             await asyncio.to_thread(running.start)
             expected = {body_of(number) for number in range(BATCHES)}
-            await eventually(lambda: expected <= {request.body for request in sink.received}, 60)
+            await until(lambda: expected <= {request.body for request in sink.received}, 60)
         finally:
             sink.hang.set()
             await asyncio.to_thread(running.stop)

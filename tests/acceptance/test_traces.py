@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from fixtures.http_sink import HttpSink, eventually, http_sink
+from fixtures.http_sink import HttpSink, http_sink
 from fixtures.running_stores import Http
+from fixtures.waiting import until
 from forebay.client import AsyncClient, DispatchWorker, ParcelWork
 from forebay.telemetry.tracing import context_of
 from forebay.testing.running_server import RunningServer
@@ -70,7 +71,7 @@ async def test_a_trace_is_carried_from_push_to_export_and_its_spans_are_a_chain(
     async with http_sink() as sink:
         with server(tmp_path, store, sink.port, f"{sink.url}/v1/traces") as running:
             await asyncio.to_thread(push, running, 1, 2, header=f"00-{TRACE}-{SPAN}-01")
-            await eventually(lambda: {"push", "send copies", "send lake"} <= spans(sink).keys())
+            await until(lambda: {"push", "send copies", "send lake"} <= spans(sink).keys())
             found = spans(sink)
             assert {span.trace_id.hex() for span in found.values()} == {TRACE}
             assert found["push"].parent_span_id.hex() == SPAN
@@ -83,7 +84,7 @@ async def test_a_trace_is_carried_from_push_to_export_and_its_spans_are_a_chain(
             with closing(Http(running.url)) as http:
                 popped = http.pop("orders", batch=2, consumerGroup="me")
             assert {message["traceId"] for message in popped} == {TRACE}
-            await eventually(lambda: "queue" in spans(sink))
+            await until(lambda: "queue" in spans(sink))
             assert spans(sink)["queue"].parent_span_id == found["push"].span_id
 
 
@@ -103,7 +104,7 @@ async def test_a_trace_is_carried_through_a_flow_on_parcels_and_the_outbox_of_it
                 await asyncio.to_thread(push, running, 1, 2, queue="clicks", header=f"00-{TRACE}-{SPAN}-01")
                 worker = DispatchWorker(client, {"out.*": exported}, wait_seconds=5)
                 running_worker = asyncio.create_task(worker.run())
-                await eventually(lambda: len(sent(sink)) == 1 and "send .export.lake" in spans(sink))
+                await until(lambda: len(sent(sink)) == 1 and "send .export.lake" in spans(sink))
                 worker.stop()
                 await running_worker
                 [(payloads, header)] = sent(sink)
@@ -121,11 +122,11 @@ async def test_without_an_endpoint_the_header_goes_out_as_it_came_and_without_on
         with server(tmp_path, store, sink.port, "") as running:
             header = f"00-{TRACE}-{SPAN}-00"
             await asyncio.to_thread(push, running, 1, header=header)
-            await eventually(lambda: len(sent(sink)) == 1)
+            await until(lambda: len(sent(sink)) == 1)
             await asyncio.to_thread(push, running, 2, header="nonsense")
-            await eventually(lambda: len(sent(sink)) == 2)
+            await until(lambda: len(sent(sink)) == 2)
             await asyncio.to_thread(push, running, 3)
-            await eventually(lambda: len(sent(sink)) == 3)
+            await until(lambda: len(sent(sink)) == 3)
             assert sent(sink) == [([1], header), ([2], ""), ([3], "")]
 
 
@@ -136,6 +137,6 @@ async def test_a_collector_that_hangs_holds_no_push_up(tmp_path: Path) -> None:
         with server(tmp_path, "embedded", sink.port, f"{collector.url}/v1/traces") as running:
             for number in range(20):
                 await asyncio.to_thread(push, running, number, header=f"00-{TRACE}-{SPAN}-01")
-            await eventually(lambda: sum(len(payloads) for payloads, _ in sent(sink)) == 20)
-            await eventually(lambda: len(hanging.attempts) > 0)
+            await until(lambda: sum(len(payloads) for payloads, _ in sent(sink)) == 20)
+            await until(lambda: len(hanging.attempts) > 0)
             hanging.hang.set()

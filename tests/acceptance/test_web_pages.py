@@ -7,7 +7,6 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,12 +15,6 @@ from forebay.testing.running_server import RunningServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RunningServer]:
-    with RunningServer(tmp_path / "data") as started:
-        yield started
 
 
 class Empty(BaseHTTPRequestHandler):

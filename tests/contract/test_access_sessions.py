@@ -55,11 +55,8 @@ async def test_session_ends_with_its_key(store: Store) -> None:
     assert await found(store, "of another") is not None
 
 
-async def test_oldest_sessions_end_at_the_limit(
-    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS_MAX", 3)
+async def test_oldest_sessions_end_at_the_limit(store: Store, clock: FakeClock) -> None:
     for number in range(5):
         clock.advance(1)
-        await begin(store, f"s{number}")
+        await store.together(partial(sessions.begin, f"s{number}", "k", 60.0, sessions_max=3))
     assert [number for number in range(5) if await found(store, f"s{number}") is not None] == [2, 3, 4]

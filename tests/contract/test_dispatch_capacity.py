@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from fixtures.dispatch_steps import Dispatching, drained, first_seqs, flow
 from forebay.broker.store import Store
@@ -16,18 +13,6 @@ from forebay.testing.fake_clock import FakeClock
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 SHOP = flow("shop", "parse")
-
-
-@pytest_asyncio.fixture(params=["in process", "valkey"])
-async def warm(request: pytest.FixtureRequest) -> AsyncIterator[WarmTier]:
-    if request.param == "in process":
-        yield EmbeddedWarm()
-        return
-    from forebay.dispatch.warms.valkey import ValkeyWarm
-
-    tier = ValkeyWarm(request.getfixturevalue("valkey_database"))
-    yield tier
-    await tier.close()
 
 
 async def arrived(dispatch: Dispatching, parcels: int) -> None:

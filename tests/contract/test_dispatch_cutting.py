@@ -8,11 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from fixtures.dispatch_steps import HURRIED
+from fixtures.dispatch_steps import HURRIED, roll_back_everywhere
 from fixtures.flow_steps import CUT, Flowing, cutting
 from fixtures.store_steps import configure
-from forebay.broker.room_work import Work
-from forebay.broker.store import Store
 from forebay.dispatch.definition import ErrorFilter, FlowDefinition, RateLimit, Retry, Source, Step
 from forebay.dispatch.ledger.ageing import sweep_begin, sweep_end, sweep_piece
 from forebay.dispatch.ledger.cutting import CutOptions, cut
@@ -21,15 +19,9 @@ from forebay.dispatch.ledger.parcels import replay
 from forebay.dispatch.tables import SQL
 from forebay.dispatch.views import ParcelFilter
 from forebay.model.queue import QueueOptions
-from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
 ONE_TRY = Retry(max_attempts=1)
-
-
-@pytest.fixture
-def flows(store: Store, clock: FakeClock) -> Flowing:
-    return Flowing(store, clock)
 
 
 def covered(ranges: list[tuple[int, int]]) -> list[int]:
@@ -81,27 +73,11 @@ async def test_cut_that_is_rolled_back_anywhere_leaves_nothing(flows: Flowing) -
     await flows.define(cutting(rate_limit=RateLimit(amount=1000)))
     await flows.push(20)
 
-    class Killed(Exception):
-        pass
+    async def is_untouched() -> None:
+        assert await flows.ranges() == []
+        assert (await flows.status()).next_seq == 1
 
-    def killed_at(steps: int) -> Work[None]:
-        work = cut("shop", CutOptions(10))
-        sent = None
-        for _ in range(steps):
-            sent = yield work.send(sent)
-        raise Killed
-
-    survived = 0
-    for steps in range(1, 100):
-        try:
-            await flows.store.together(partial(killed_at, steps))
-        except Killed:
-            survived += 1
-            assert await flows.ranges() == []
-            assert (await flows.status()).next_seq == 1
-        except (StopIteration, RuntimeError):
-            break  # the work was at its end
-    assert survived > 8
+    assert await roll_back_everywhere(flows.store, partial(cut, "shop", CutOptions(10)), is_untouched) > 8
     await flows.cut()
     assert await flows.ranges() == [(1, 10), (11, 20)]
 

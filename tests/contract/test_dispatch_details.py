@@ -7,17 +7,10 @@ from functools import partial
 import pytest
 
 from fixtures.flow_steps import Flowing, cutting
-from forebay.broker.store import Store
 from forebay.dispatch.definition import Retry, Step
 from forebay.dispatch.ledger.details import detailed, figures, plugins, running
-from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest.fixture
-def flows(store: Store, clock: FakeClock) -> Flowing:
-    return Flowing(store, clock)
 
 
 async def test_details_count_warm_and_cold_with_the_oldest_of_each(flows: Flowing) -> None:

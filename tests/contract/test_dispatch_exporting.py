@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from fixtures.arrow_steps import stage
-from fixtures.dispatch_steps import Dispatching, dids, flow
+from fixtures.dispatch_steps import Dispatching, dids, flow, roll_back_everywhere
 from fixtures.store_steps import finish, take
 from forebay.broker.bulk import StagesOf
 from forebay.broker.overview import SeekTarget
-from forebay.broker.room_work import Work, statement
+from forebay.broker.room_work import statement
 from forebay.broker.store import Store
 from forebay.dispatch.export_watch import ExportWatch
 from forebay.dispatch.faults import OutcomeRefused
@@ -316,27 +316,11 @@ async def test_confirming_that_is_rolled_back_anywhere_leaves_nothing(exporting:
     awaited, *_ = await exporting.store.look(partial(exports_ready, FIRST))
     assert awaited is not None
 
-    class Killed(Exception):
-        pass
+    async def is_untouched() -> None:
+        assert await exporting.states() == {"EXPORTING": 2}
+        assert await exporting.awaits() == 2
 
-    def killed_at(steps: int) -> Work[None]:
-        work = confirm_exports(awaited, 10)
-        sent = None
-        for _ in range(steps):
-            sent = yield work.send(sent)
-        raise Killed
-
-    survived = 0
-    for steps in range(1, 100):
-        try:
-            await exporting.store.together(partial(killed_at, steps))
-        except Killed:
-            survived += 1
-            assert await exporting.states() == {"EXPORTING": 2}
-            assert await exporting.awaits() == 2
-        except (StopIteration, RuntimeError):
-            break  # the work was at its end
-    assert survived > 8
+    assert await roll_back_everywhere(exporting.store, partial(confirm_exports, awaited, 10), is_untouched) > 8
     await exporting.watch.turn()
     assert await exporting.parcel_states() == {"COMPLETE": 2}
 

@@ -10,20 +10,13 @@ import msgspec
 import pytest
 
 from fixtures.flow_steps import Flowing, cutting
-from forebay.broker.store import Store
 from forebay.dispatch.definition import ErrorFilter, FlowDefinition, Join, RateLimit, Retry, Source, Step
 from forebay.dispatch.faults import FlowRefused, FlowUnfinished, UnknownFlow
 from forebay.dispatch.ledger.ending import cancel
 from forebay.dispatch.ledger.flows import define, definitions, find, forget, set_state, statuses
 from forebay.dispatch.views import ParcelFilter
-from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest.fixture
-def flows(store: Store, clock: FakeClock) -> Flowing:
-    return Flowing(store, clock)
 
 
 async def test_same_definition_again_keeps_its_version(flows: Flowing) -> None:

@@ -9,21 +9,14 @@ import pytest
 
 from fixtures.dispatch_steps import spans
 from fixtures.flow_steps import Flowing, cutting
-from forebay.broker.store import Store
 from forebay.dispatch.definition import Join, Step
 from forebay.dispatch.ledger.ending import cancel
 from forebay.dispatch.ledger.joining import joined_from, merged
 from forebay.dispatch.ledger.resuming import resume
 from forebay.dispatch.values import Range
 from forebay.dispatch.views import ParcelFilter
-from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest.fixture
-def flows(store: Store, clock: FakeClock) -> Flowing:
-    return Flowing(store, clock)
 
 
 def joining(join: Join) -> tuple[Step, ...]:

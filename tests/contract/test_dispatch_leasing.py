@@ -27,18 +27,6 @@ TWO_STEPS = flow("shop", "parse", "enrich")
 OF = StagesOf("spark", "1")
 
 
-@pytest_asyncio.fixture(params=["in process", "valkey"])
-async def warm(request: pytest.FixtureRequest) -> AsyncIterator[WarmTier]:
-    if request.param == "in process":
-        yield EmbeddedWarm()
-        return
-    from forebay.dispatch.warms.valkey import ValkeyWarm
-
-    tier = ValkeyWarm(request.getfixturevalue("valkey_database"))
-    yield tier
-    await tier.close()
-
-
 class NothingWarm(EmbeddedWarm):
     """A tier that loses what it is given, as one that evicts at once."""
 

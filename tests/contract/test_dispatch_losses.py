@@ -13,7 +13,6 @@ from fixtures.flow_steps import Flowing, cutting
 from fixtures.store_steps import item, push
 from forebay.broker.bulk import RangeRequest
 from forebay.broker.room_work import Ask, Work, statement
-from forebay.broker.store import Store
 from forebay.dispatch.definition import ErrorFilter, FlowDefinition, Retry, Source, Step
 from forebay.dispatch.dids import new_dids
 from forebay.dispatch.ledger.resuming import resume
@@ -21,7 +20,6 @@ from forebay.dispatch.ledger.starting import NewParcel, start_parcels
 from forebay.dispatch.values import CompleteRequest, LeasedParcel, Missing, Outcome, Range
 from forebay.dispatch.views import ParcelFilter
 from forebay.errors import QueueReplaced, RangeGone, RangeIncomplete
-from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
 ONE_TRY = Retry(max_attempts=1)
@@ -36,11 +34,6 @@ AGE = statement(
     "WHERE p.did = parcel_flows.did) || ']]'",
 )
 FORGET_REMOVED = statement("forget_removed", "UPDATE forebay.dispatch_flows SET removed_seq = NULL")
-
-
-@pytest.fixture
-def flows(store: Store, clock: FakeClock) -> Flowing:
-    return Flowing(store, clock)
 
 
 async def remake(flows: Flowing, messages: int, queue: str = "orders") -> None:

@@ -9,7 +9,6 @@ import pytest
 from fixtures.dispatch_steps import spans
 from fixtures.flow_steps import Flowing, cutting
 from fixtures.store_steps import configure
-from forebay.broker.store import Store
 from forebay.dispatch.definition import Retry, Step
 from forebay.dispatch.faults import AnnotationKept, AnnotationsRefused, UnknownFlow, UnknownParcel
 from forebay.dispatch.ledger.ageing import remove_finished
@@ -21,7 +20,6 @@ from forebay.dispatch.values import Child, CompleteRequest, Outcome, Range
 from forebay.dispatch.views import FlowWork, ParcelFilter
 from forebay.errors import LeaseLost, QueueReplaced, RangeIncomplete, UnknownQueue
 from forebay.model.queue import QueueOptions
-from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
 ONE_TRY = Retry(max_attempts=1)
@@ -29,11 +27,6 @@ TWO_STEPS = (
     Step(action="parse", action_class="parse", retry=ONE_TRY),
     Step(action="enrich", action_class="enrich", retry=ONE_TRY),
 )
-
-
-@pytest.fixture
-def flows(store: Store, clock: FakeClock) -> Flowing:
-    return Flowing(store, clock)
 
 
 async def cut_parcels(flows: Flowing, count: int) -> list[str]:

@@ -16,7 +16,6 @@ from fixtures.flow_steps import Flowing, cutting
 from forebay.broker.arrow.staged_rows import json_rows
 from forebay.broker.bulk import StageName, StagesOf
 from forebay.broker.room_work import Work
-from forebay.broker.store import Store
 from forebay.dispatch.definition import FlowDefinition, Join, RateLimit, Retry, Step
 from forebay.dispatch.faults import RecordsRefused, UnknownFlow
 from forebay.dispatch.ledger.ageing import remove_finished
@@ -24,7 +23,6 @@ from forebay.dispatch.ledger.parcels import annotate
 from forebay.dispatch.ledger.records import RecordsDone, plan_records, start_records
 from forebay.dispatch.record_starts import start_step_records
 from forebay.dispatch.values import Range, RecordsStarted, StartRecords, StepRecord
-from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
 QUEUE = ".flow.shop.geo"
@@ -32,11 +30,6 @@ ONE_TRY = Retry(max_attempts=1)
 PARSE = Step(action="parse", action_class="parse", retry=ONE_TRY)
 GEO = Step(action="geo", action_class="geo", retry=ONE_TRY)
 LAST = Step(action="sum", action_class="sum", retry=ONE_TRY)
-
-
-@pytest.fixture
-def flows(store: Store, clock: FakeClock) -> Flowing:
-    return Flowing(store, clock)
 
 
 def a_flow(*steps: Step, name: str = "shop") -> FlowDefinition:

@@ -9,21 +9,14 @@ import msgspec
 import pytest
 
 from fixtures.flow_steps import Flowing, cutting
-from forebay.broker.store import Store
 from forebay.dispatch.definition import Retry, Step
 from forebay.dispatch.faults import PolicyRefused
 from forebay.dispatch.ledger.resuming import next_due_of, policies, remove_policy, resume, set_policy
 from forebay.dispatch.retries import Failure, ResumePolicy
 from forebay.dispatch.views import ParcelFilter
-from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
 ONE_TRY = Retry(max_attempts=1)
-
-
-@pytest.fixture
-def flows(store: Store, clock: FakeClock) -> Flowing:
-    return Flowing(store, clock)
 
 
 async def failed(flows: Flowing, count: int, error: str = "the disk is full") -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterable, Collection, Mapping, Sequence
 
 import pytest
 
 from fixtures.dispatch_steps import Dispatching, dids, first_seqs, flow
+from fixtures.waiting import until_told
 from forebay.broker.store import Store
 from forebay.dispatch.upkeep import Loop
 from forebay.dispatch.warm import WarmEntry, WarmUnavailable
@@ -71,12 +72,6 @@ def dispatch(store: Store, warm: WarmThatGoesAway, clock: FakeClock) -> Dispatch
     return Dispatching(store, warm, clock, cold_to_warm_seconds=NEVER, sizes_seconds=NEVER)
 
 
-async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
-        while not await is_so():
-            await asyncio.sleep(0.005)
-
-
 async def test_leases_make_room_that_is_refilled_at_once(dispatch: Dispatching) -> None:
     await dispatch.define(SHOP)
     await dispatch.arrive(SHOP, 30)
@@ -87,7 +82,7 @@ async def test_leases_make_room_that_is_refilled_at_once(dispatch: Dispatching) 
         async def is_refilled() -> bool:
             return await dispatch.states() == {"LEASED": 6, "QUEUED": 10, "COLD_QUEUED": 14}
 
-        await until(is_refilled)
+        await until_told(is_refilled)
     finally:
         await dispatch.upkeep.stop()
 
@@ -108,7 +103,7 @@ async def test_room_that_another_server_made_is_refilled_when_its_time_comes(sto
         async def is_refilled() -> bool:
             return await one.states() == {"COMPLETE": 10, "QUEUED": 4}
 
-        await until(is_refilled)
+        await until_told(is_refilled)
     finally:
         await one.upkeep.stop()
 

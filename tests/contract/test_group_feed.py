@@ -7,18 +7,18 @@ import asyncio
 
 import pytest
 
-from fixtures.http_sink import eventually, http_sink
+from fixtures.http_sink import http_sink
 from fixtures.store_steps import item
+from fixtures.waiting import until
 from forebay.broker.messages import PushItem
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.store import Store
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import SystemClock
-from forebay.export import group_feed
 from forebay.export.delivery import DeliveryOptions
 from forebay.export.destinations.remote_write import RemoteWriteDestination
 from forebay.export.exporter import Exporter, ExporterOptions
-from forebay.export.group_feed import GroupFeed, GroupFeedOptions
+from forebay.export.group_feed import LEASE_SECONDS, GroupFeed, GroupFeedOptions
 from forebay.export.http_sender import HttpOptions
 from forebay.export.outcome import ErrorClass, SendFailed
 from forebay.otlp.kinds import Kind
@@ -33,14 +33,13 @@ BATCHES = 6
 NEVER_SECONDS = 3600.0
 
 
-async def test_backlog_of_one_partition_waits_neither_for_more_to_come_nor_for_the_net(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(WaitingRoom, "cast_net", lambda _: None)
-    monkeypatch.setattr(group_feed, "POLL_SECONDS", NEVER_SECONDS)
+async def test_backlog_of_one_partition_waits_neither_for_more_to_come_nor_for_the_net(store: Store) -> None:
     await store.push([item(f"m{number}", queue="orders") for number in range(BATCH * BATCHES)])
-    options = GroupFeedOptions("orders", "out", messages_max=BATCH, wait_seconds=NEVER_SECONDS)
-    feed = GroupFeed("orders", store, WaitingRoom(asyncio.get_running_loop()), SystemClock(), options)
+    options = GroupFeedOptions(
+        "orders", "out", messages_max=BATCH, wait_seconds=NEVER_SECONDS, poll_seconds=NEVER_SECONDS
+    )
+    room = WaitingRoom(asyncio.get_running_loop(), net_seconds=NEVER_SECONDS)
+    feed = GroupFeed("orders", store, room, SystemClock(), options)
     sent: list[int] = []
 
     async def send() -> None:
@@ -74,7 +73,7 @@ async def test_payload_that_cannot_be_converted_is_a_dead_letter_and_takes_no_ot
         exporter = Exporter(destination, feed, SystemClock(), ExporterOptions(quick), asyncio.Semaphore(4))
         await exporter.start()
         try:
-            await eventually(lambda: feed.counts["dead"] + feed.counts["completed"] == len(payloads))
+            await until(lambda: feed.counts["dead"] + feed.counts["completed"] == len(payloads))
         finally:
             await exporter.stop(0.0)
         letters, count = await store.dead_letters(DeadLetterFilter(queue="otlp", group="out"), 10, 0)
@@ -101,19 +100,12 @@ async def test_what_a_lost_lease_held_is_not_counted_as_dead_and_comes_again(sto
     await feed.confirm(again)
 
 
-async def test_batch_whose_lease_was_lost_is_let_go_and_sent_under_the_next_one_alone(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(group_feed, "RENEW_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(group_feed, "RENEW_SECONDS", 0.01)
+async def test_batch_whose_lease_was_lost_is_let_go_and_sent_under_the_next_one_alone(store: Store) -> None:
     await store.push([item(f"m{number}", queue="orders") for number in range(3)])
-    feed = GroupFeed(
-        "orders",
-        store,
-        WaitingRoom(asyncio.get_running_loop()),
-        SystemClock(),
-        GroupFeedOptions("orders", "out", wait_seconds=0.0, held_max=1),
+    options = GroupFeedOptions(
+        "orders", "out", wait_seconds=0.0, held_max=1, renew_seconds=0.01, renew_after_seconds=0.0
     )
+    feed = GroupFeed("orders", store, WaitingRoom(asyncio.get_running_loop()), SystemClock(), options)
     waiting = await feed.claim()
     assert waiting is not None
     await feed.release(waiting, NEVER_SECONDS)
@@ -127,7 +119,7 @@ async def test_batch_whose_lease_was_lost_is_let_go_and_sent_under_the_next_one_
     assert (under_way.batch.key, feed.counts["lease_lost"], feed.depth()) == (waiting.batch.key, 1, 0)
     [(lease_id, _)] = feed._leases.values()
     await store.release(lease_id)
-    await eventually(lambda: feed.counts["lease_lost"] == 2)
+    await until(lambda: feed.counts["lease_lost"] == 2)
     await feed.release(under_way, 0.0)
     assert (feed.depth(), feed._leases) == (0, {})
     await feed.close()
@@ -145,7 +137,7 @@ async def test_batch_of_a_process_that_was_frozen_past_its_lease_is_not_sent_bef
     await feed.release(first, 0.0)
     [(lease_id, _)] = feed._leases.values()
     await store.release(lease_id)
-    clock.advance(group_feed.LEASE_SECONDS)
+    clock.advance(LEASE_SECONDS)
     again = await feed.claim()
     assert again is not None
     assert (again is first, again.batch.key, feed.counts["lease_lost"]) == (False, first.batch.key, 1)

@@ -20,11 +20,6 @@ def disk() -> SimulatedDisk:
     return SimulatedDisk()
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 @pytest.fixture(params=MODES)
 def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)

@@ -6,22 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
-import pytest
-
 from forebay.dispatch.warm import WarmEntry, WarmTier
-from forebay.dispatch.warms.embedded import EmbeddedWarm
-from forebay.dispatch.warms.valkey import ValkeyWarm
-
-
-@pytest.fixture(params=["embedded", "valkey"])
-async def warm(request: pytest.FixtureRequest) -> AsyncIterator[WarmTier]:
-    tier: WarmTier
-    if request.param == "embedded":
-        tier = EmbeddedWarm()
-    else:
-        tier = ValkeyWarm(request.getfixturevalue("valkey_database"), timeout_seconds=30)
-    yield tier
-    await tier.close()
 
 
 def entry(place: int, flow: str = "orders", action_class: str = "geo", step: int = 0) -> WarmEntry:

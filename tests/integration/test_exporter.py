@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.http_sink import HttpSink, eventually, http_sink
+from fixtures.http_sink import HttpSink, http_sink
+from fixtures.waiting import until
 from forebay.clock import SystemClock
 from forebay.errors import SendQueueFull
-from forebay.export import exporter as exporter_module
 from forebay.export.batch import CODEC, ExportBatch
 from forebay.export.dead_letters import DeadLetters
 from forebay.export.delivery import DeliveryOptions
 from forebay.export.destinations.otlp_http import OtlpHttpDestination
-from forebay.export.exporter import Exporter, ExporterOptions, PipelineOptions
+from forebay.export.exporter import Exporter, ExporterOptions, Paces, PipelineOptions
 from forebay.export.feed import Claim
 from forebay.export.http_sender import HttpOptions
 from forebay.export.outcome import ErrorClass
@@ -91,7 +91,7 @@ async def test_every_batch_arrives_once_and_the_queue_is_empty_then(mode: Mode, 
         async with exporting(sink.url, tmp_path / "q", mode=mode, options=options) as (exporter, feed):
             for number in range(50):
                 await feed.push(batch(number))
-            await eventually(lambda: len(sink.received) == 50 and feed.queue.figures().batches == 0)
+            await until(lambda: len(sink.received) == 50 and feed.queue.figures().batches == 0)
         assert sorted(keys(sink)) == sorted(f"b{number}" for number in range(50))
         assert {request.path for request in sink.received} == {"/v1/metrics"}
         assert exporter.delivery.counts["sent_items"] == 200
@@ -104,7 +104,7 @@ async def test_what_may_be_taken_later_is_tried_until_it_is(
     async with http_sink(HttpSink(answers=[answer] * 12)) as sink, exporting(sink.url, tmp_path / "q") as (_, feed):
         for number in range(3):
             await feed.push(batch(number))
-        await eventually(lambda: sorted(keys(sink)) == ["b0", "b1", "b2"])
+        await until(lambda: sorted(keys(sink)) == ["b0", "b1", "b2"])
         assert len(feed.dead_letters.ids()) == 0
 
 
@@ -113,9 +113,9 @@ async def test_a_destination_that_asks_for_patience_gets_it(tmp_path: Path) -> N
     async with http_sink(HttpSink(answers=[patience])) as sink, exporting(sink.url, tmp_path / "q") as (exporter, feed):
         began = asyncio.get_running_loop().time()
         await feed.push(batch(0))
-        await eventually(lambda: len(sink.attempts) == 1)
+        await until(lambda: len(sink.attempts) == 1)
         await feed.push(batch(1))
-        await eventually(lambda: len(sink.received) == 2)
+        await until(lambda: len(sink.received) == 2)
         assert asyncio.get_running_loop().time() - began >= 0.99
         assert exporter.delivery.breaker.state is State.CLOSED
         assert exporter.delivery.failures == {ErrorClass.RATE_LIMIT: 1}
@@ -129,16 +129,16 @@ async def test_what_is_refused_for_good_is_a_dead_letter_and_the_rest_goes_on(
         options = ExporterOptions(workers=1, delivery=DeliveryOptions(backoff=QUICK, max_attempts=3))
         async with exporting(sink.url, tmp_path / "q", options=options) as (exporter, feed):
             await feed.push(batch(0))
-            await eventually(lambda: len(feed.dead_letters.ids()) == 1)
+            await until(lambda: len(feed.dead_letters.ids()) == 1)
             await feed.push(batch(1))
-            await eventually(lambda: keys(sink) == ["b1"])
+            await until(lambda: keys(sink) == ["b1"])
             [letter] = feed.dead_letters.letters()
             assert letter.attempts == 3
             assert letter.error == error or error == "?"
             assert "no such thing" in letter.message
             again = feed.dead_letters.batch(letter.id)
             assert (again.key, again.body, again.items) == ("b0", batch(0).body, 4)
-            await eventually(lambda: feed.queue.figures().batches == 0)
+            await until(lambda: feed.queue.figures().batches == 0)
             assert exporter.delivery.breaker.state is State.CLOSED
             feed.dead_letters.remove(letter.id)
             assert feed.dead_letters.ids() == []
@@ -151,7 +151,7 @@ async def test_redirect_that_would_lose_the_batch_is_a_refusal_and_no_yes(status
         sink = HttpSink(answers=[(status, "", {"Location": f"{moved.url}/v1/metrics"})] * 3)
         async with http_sink(sink), exporting(sink.url, tmp_path / "q") as (exporter, feed):
             await feed.push(batch(0))
-            await eventually(lambda: len(feed.dead_letters.ids()) == 1)
+            await until(lambda: len(feed.dead_letters.ids()) == 1)
             [letter] = feed.dead_letters.letters()
             assert letter.error == "client_error"
             assert f"HTTP {status}" in letter.message
@@ -165,14 +165,14 @@ async def test_redirect_that_keeps_the_batch_is_followed(status: int, tmp_path: 
         sink = HttpSink(answers=[(status, "", {"Location": f"{moved.url}/v1/metrics"})])
         async with http_sink(sink), exporting(sink.url, tmp_path / "q") as (_, feed):
             await feed.push(batch(0))
-            await eventually(lambda: keys(moved) == ["b0"])
+            await until(lambda: keys(moved) == ["b0"])
             assert parsed(Kind.METRICS, moved.received[0].body) == metrics(1, 1, 1, 4)
 
 
 async def test_a_batch_that_is_too_large_is_halved_until_it_fits_and_the_size_is_remembered(tmp_path: Path) -> None:
     async with http_sink(HttpSink(size_max=120)) as sink, exporting(sink.url, tmp_path / "q") as (exporter, feed):
         await feed.push(batch(0, points=64))
-        await eventually(lambda: feed.queue.figures().batches == 0)
+        await until(lambda: feed.queue.figures().batches == 0)
         requests = [parsed(Kind.METRICS, request.body) for request in sink.received]
         found = [request.resource_metrics[0].scope_metrics[0].metrics[0] for request in requests]
         points = [point.as_int for metric in found for point in metric.gauge.data_points]
@@ -182,7 +182,7 @@ async def test_a_batch_that_is_too_large_is_halved_until_it_fits_and_the_size_is
         assert ceiling is not None
         tried = len(sink.attempts)
         await feed.push(batch(1, points=64))
-        await eventually(lambda: feed.queue.figures().batches == 0)
+        await until(lambda: feed.queue.figures().batches == 0)
         assert len(sink.attempts) - tried < tried
         assert sum(count_items(Kind.METRICS, request) for request in requests) == 64
 
@@ -193,7 +193,7 @@ async def test_of_a_batch_with_something_wrong_in_it_only_that_is_a_dead_letter(
     whole = ExportBatch(Kind.METRICS, wrong.SerializeToString(), 7, CLOCK.now_us(), "b0")
     async with http_sink(HttpSink(refused=b"poison")) as sink, exporting(sink.url, tmp_path / "q") as (_, feed):
         await feed.push(whole)
-        await eventually(lambda: feed.queue.figures().batches == 0)
+        await until(lambda: feed.queue.figures().batches == 0)
         [letter] = feed.dead_letters.letters()
         assert (letter.items, letter.error) == (1, "client_error")
         requests = [parsed(Kind.METRICS, request.body) for request in sink.received]
@@ -203,7 +203,7 @@ async def test_of_a_batch_with_something_wrong_in_it_only_that_is_a_dead_letter(
 async def test_one_item_that_is_too_large_is_a_dead_letter(tmp_path: Path) -> None:
     async with http_sink(HttpSink(size_max=1)) as sink, exporting(sink.url, tmp_path / "q") as (_, feed):
         await feed.push(batch(0, points=2))
-        await eventually(lambda: len(feed.dead_letters.ids()) == 2 and feed.queue.figures().batches == 0)
+        await until(lambda: len(feed.dead_letters.ids()) == 2 and feed.queue.figures().batches == 0)
 
 
 async def test_an_outage_opens_the_breaker_loses_nothing_and_everything_follows_when_it_is_over(tmp_path: Path) -> None:
@@ -212,11 +212,11 @@ async def test_an_outage_opens_the_breaker_loses_nothing_and_everything_follows_
     async with exporting(sink.url, tmp_path / "q", mode="disk") as (exporter, feed):
         for number in range(30):
             await feed.push(batch(number))
-        await eventually(lambda: exporter.delivery.breaker.state is not State.CLOSED)
+        await until(lambda: exporter.delivery.breaker.state is not State.CLOSED)
         assert exporter.delivery.failures[ErrorClass.NETWORK] >= 5
         async with http_sink(sink, port=port):
-            await eventually(lambda: len(set(keys(sink))) == 30)
-            await eventually(lambda: feed.queue.figures().batches == 0)
+            await until(lambda: len(set(keys(sink))) == 30)
+            await until(lambda: feed.queue.figures().batches == 0)
         assert exporter.delivery.breaker.opened >= 1
         assert len(keys(sink)) == 30
 
@@ -225,16 +225,16 @@ async def test_a_destination_that_hangs_times_out_and_is_tried_again(tmp_path: P
     sink = HttpSink(hang=asyncio.Event())
     async with http_sink(sink), exporting(sink.url, tmp_path / "q", timeout=0.2) as (exporter, feed):
         await feed.push(batch(0))
-        await eventually(lambda: exporter.delivery.failures[ErrorClass.TIMEOUT] >= 2)
+        await until(lambda: exporter.delivery.failures[ErrorClass.TIMEOUT] >= 2)
         assert sink.hang is not None
         sink.hang.set()
-        await eventually(lambda: feed.queue.figures().batches == 0)
+        await until(lambda: feed.queue.figures().batches == 0)
 
 
 async def test_a_name_that_does_not_resolve_and_bytes_that_are_no_http_are_network_errors(tmp_path: Path) -> None:
     async with exporting("http://no-such-host.invalid", tmp_path / "a") as (exporter, feed):
         await feed.push(batch(0))
-        await eventually(lambda: exporter.delivery.failures[ErrorClass.NETWORK] >= 1)
+        await until(lambda: exporter.delivery.failures[ErrorClass.NETWORK] >= 1)
 
     async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -245,11 +245,11 @@ async def test_a_name_that_does_not_resolve_and_bytes_that_are_no_http_are_netwo
     port = server.sockets[0].getsockname()[1]
     async with server, exporting(f"http://127.0.0.1:{port}", tmp_path / "b") as (exporter, feed):
         await feed.push(batch(0))
-        await eventually(lambda: exporter.delivery.failures[ErrorClass.NETWORK] >= 1)
+        await until(lambda: exporter.delivery.failures[ErrorClass.NETWORK] >= 1)
         assert feed.queue.figures().batches == 1
     async with server, exporting(f"https://127.0.0.1:{port}", tmp_path / "c") as (exporter, feed):
         await feed.push(batch(0))
-        await eventually(lambda: exporter.delivery.failures[ErrorClass.NETWORK] >= 1)
+        await until(lambda: exporter.delivery.failures[ErrorClass.NETWORK] >= 1)
 
 
 async def test_secrets_of_a_url_are_in_no_error_no_log_and_no_dead_letter(
@@ -259,14 +259,14 @@ async def test_secrets_of_a_url_are_in_no_error_no_log_and_no_dead_letter(
         url = f"http://me:hunter2@127.0.0.1:{sink.port}/in?token=hunter3"
         async with exporting(url, tmp_path / "q") as (exporter, feed):
             await feed.push(batch(0))
-            await eventually(lambda: len(feed.dead_letters.ids()) == 1)
+            await until(lambda: len(feed.dead_letters.ids()) == 1)
             assert sink.attempts[0].headers["Authorization"].startswith("Basic ")
             assert sink.attempts[0].path == "/in/v1/metrics"  # the query stays behind it
             [letter] = feed.dead_letters.letters()
     delivery = DeliveryOptions(backoff=QUICK, breaker_threshold=2)
     async with exporting(url, tmp_path / "away", delivery=delivery) as (exporter, feed):
         await feed.push(batch(0))
-        await eventually(lambda: exporter.delivery.breaker.opened > 0)
+        await until(lambda: exporter.delivery.breaker.opened > 0)
         assert "***@127.0.0.1" in exporter.delivery.last_error
     assert "hunter" not in exporter.delivery.last_error + letter.message + caplog.text
 
@@ -275,9 +275,8 @@ async def test_secrets_of_a_url_are_in_no_error_no_log_and_no_dead_letter(
 async def test_workers_go_on_after_a_bug(
     is_split: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(exporter_module, "BUG_SECONDS", 0.01)
     pipeline = PipelineOptions(is_enabled=is_split, senders=1, concurrent_sends=1)
-    options = ExporterOptions(DeliveryOptions(backoff=QUICK), pipeline, workers=1)
+    options = ExporterOptions(DeliveryOptions(backoff=QUICK), pipeline, workers=1, paces=Paces(bug_seconds=0.01))
     async with http_sink() as sink, exporting(sink.url, tmp_path / "q", options=options) as (_, feed):
         confirm, bugs = feed.confirm, [RuntimeError("a bug")] * 3
 
@@ -288,7 +287,7 @@ async def test_workers_go_on_after_a_bug(
 
         monkeypatch.setattr(feed, "confirm", confirm_at_last)
         await feed.push(batch(0))
-        await eventually(lambda: feed.queue.figures().batches == 0)
+        await until(lambda: feed.queue.figures().batches == 0)
     assert caplog.text.count("begins anew after a bug") == 3
     assert set(keys(sink)) == {"b0"}
 
@@ -302,10 +301,10 @@ async def test_what_a_stopping_process_could_not_send_is_there_after_the_next_st
         for number in range(20):
             await feed.push(batch(number))
     async with exporting(f"http://127.0.0.1:{port}", tmp_path / "q", mode=mode) as (exporter, feed):
-        await eventually(lambda: exporter.delivery.failures[ErrorClass.NETWORK] >= 1)
+        await until(lambda: exporter.delivery.failures[ErrorClass.NETWORK] >= 1)
     sink = HttpSink()
     async with http_sink(sink, port=port), exporting(sink.url, tmp_path / "q", mode=mode) as (_, feed):
-        await eventually(lambda: feed.queue.figures().batches == 0)
+        await until(lambda: feed.queue.figures().batches == 0)
     assert sorted(keys(sink)) == sorted(f"b{number}" for number in range(20))
 
 
@@ -335,7 +334,7 @@ async def test_a_full_queue_does_what_its_policy_says_and_counts_it(behavior: st
         ) as (_, feed),
     ):
         await feed.push(batch(0))
-        await eventually(lambda: len(sink.attempts) == 1)
+        await until(lambda: len(sink.attempts) == 1)
         await feed.push(batch(1))
         await feed.push(batch(2))
         if behavior == "drop_oldest":
@@ -349,7 +348,7 @@ async def test_a_full_queue_does_what_its_policy_says_and_counts_it(behavior: st
             expected = ["b0", "b1", "b2"]
         assert sink.hang is not None
         sink.hang.set()
-        await eventually(lambda: keys(sink) == expected)
+        await until(lambda: keys(sink) == expected)
 
 
 async def test_blocked_pushes_go_on_when_there_is_room(tmp_path: Path) -> None:
@@ -360,11 +359,11 @@ async def test_blocked_pushes_go_on_when_there_is_room(tmp_path: Path) -> None:
         exporting(sink.url, tmp_path / "q", feed_options=feed_options, limits=Limits(2, 1_000_000)) as (_, feed),
     ):
         pushes = [asyncio.create_task(feed.push(batch(number))) for number in range(8)]
-        await eventually(lambda: len(sink.attempts) == 2)
+        await until(lambda: len(sink.attempts) == 2)
         assert sink.hang is not None
         sink.hang.set()
         await asyncio.gather(*pushes)
-        await eventually(lambda: len(sink.received) == 8)
+        await until(lambda: len(sink.received) == 8)
         assert feed.dropped == {}
 
 
@@ -379,11 +378,11 @@ async def test_a_pause_holds_batches_back_and_a_resume_sends_them(tmp_path: Path
         exporter.pause()
         for number in range(3):
             await feed.push(batch(number))
-        await eventually(lambda: len(sink.received) <= 1)
+        await until(lambda: len(sink.received) <= 1)
         waiting = feed.queue.figures().batches
         assert waiting >= 2
         exporter.resume()
-        await eventually(lambda: len(sink.received) == 3)
+        await until(lambda: len(sink.received) == 3)
 
 
 async def test_an_age_limit_makes_dead_letters_and_only_where_it_is_set(tmp_path: Path) -> None:
@@ -393,7 +392,7 @@ async def test_an_age_limit_makes_dead_letters_and_only_where_it_is_set(tmp_path
     delivery = DeliveryOptions(backoff=QUICK, max_elapsed_seconds=0.2, is_breaker_enabled=False)
     async with exporting(url, tmp_path / "q", delivery=delivery) as (_, feed):
         await feed.push(batch(0))
-        await eventually(lambda: len(feed.dead_letters.ids()) == 1)
+        await until(lambda: len(feed.dead_letters.ids()) == 1)
         assert feed.dead_letters.letters()[0].error == "network"
 
 
@@ -405,7 +404,7 @@ async def test_a_paused_destination_gets_nothing_while_its_exporter_stops(tmp_pa
                 await feed.push(batch(number))
         assert sink.received == []
         async with exporting(sink.url, tmp_path / "q", mode="disk"):
-            await eventually(lambda: len(sink.received) == 5)
+            await until(lambda: len(sink.received) == 5)
 
 
 async def test_the_account_of_a_send_queue_says_what_became_of_its_batches(tmp_path: Path) -> None:
@@ -416,7 +415,7 @@ async def test_the_account_of_a_send_queue_says_what_became_of_its_batches(tmp_p
     ):
         for number in range(3):
             await feed.push(batch(number))
-        await eventually(lambda: feed.queue.figures().batches == 0)
+        await until(lambda: feed.queue.figures().batches == 0)
         account = feed.account()
         assert (account.accepted, account.parts["confirmed"], account.parts["dead"]) == (3, 2, 1)
         exporter.pause()
@@ -438,6 +437,6 @@ async def test_a_batch_that_cannot_be_read_any_more_is_lost_in_the_account(tmp_p
         data[len(data) // 2] ^= 0xFF
         chunk.write_bytes(data)
         async with exporting(sink.url, tmp_path / "q", mode="disk") as (_, feed):
-            await eventually(lambda: feed.queue.figures().batches == 0)
+            await until(lambda: feed.queue.figures().batches == 0)
             account = feed.account()
             assert (account.accepted, account.parts["confirmed"], account.parts["lost"]) == (3, 2, 1)

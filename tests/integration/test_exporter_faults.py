@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from fixtures.http_sink import HttpSink, eventually, http_sink
+from fixtures.http_sink import HttpSink, http_sink
+from fixtures.waiting import until
 from forebay.errors import SendQueueWriteFailed
-from forebay.export import queue_feed
 from forebay.export.batch import CODEC, ExportBatch
 from forebay.export.compression import Compression
 from forebay.export.dead_letters import DeadLetters
 from forebay.export.delivery import PREPARED_INLINE_BYTES, DeliveryOptions
 from forebay.export.destination import Prepared
 from forebay.export.destinations.otlp_http import OtlpHttpDestination
-from forebay.export.exporter import Exporter, ExporterOptions, PipelineOptions
+from forebay.export.exporter import Exporter, ExporterOptions, Paces, PipelineOptions
 from forebay.export.http_sender import HttpOptions
 from forebay.export.outcome import ErrorClass
 from forebay.export.queue_feed import QueueFeed, QueueFeedOptions
@@ -45,21 +45,19 @@ class RefusingDisk:
         return Fail(errno.ENOSPC) if self.is_refusing and is_chunk and operation.name == "write" else None
 
 
-def feed_on(disk: RefusingDisk, folder: Path, failover_batches: int = 10) -> QueueFeed:
+def feed_on(disk: RefusingDisk, folder: Path, failover_batches: int = 10, *, failover_seconds: float) -> QueueFeed:
     filesystem = FaultyFilesystem(RealFilesystem(), disk)
     options = FastQueueOptions(inmemory_blocks=2)
     queue = FastQueue(folder, Limits(1000, 10_000_000), CODEC, CLOCK, filesystem, options=options)
     failover = MemoryQueue(Limits(failover_batches, 1_000_000), CODEC, CLOCK)
     letters = DeadLetters(RealFilesystem(), folder, CLOCK)
-    return QueueFeed("sink", queue, failover, letters, CLOCK, QueueFeedOptions(sync_seconds=3600))
+    feed_options = QueueFeedOptions(sync_seconds=3600, failover_seconds=failover_seconds)
+    return QueueFeed("sink", queue, failover, letters, CLOCK, feed_options)
 
 
-async def test_what_the_disk_refuses_goes_to_the_failover_queue_and_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue_feed, "FAILOVER_SECONDS", 0.05)
+async def test_what_the_disk_refuses_goes_to_the_failover_queue_and_back(tmp_path: Path) -> None:
     disk = RefusingDisk()
-    feed = feed_on(disk, tmp_path / "q")
+    feed = feed_on(disk, tmp_path / "q", failover_seconds=0.05)
     await feed.open()
     await feed.push(batch(0))
     await feed.push(batch(1))
@@ -72,7 +70,7 @@ async def test_what_the_disk_refuses_goes_to_the_failover_queue_and_back(
     assert feed.dropped == {"disk_full": 1}
     assert feed.counts["disk_full"] == 11
     disk.is_refusing = False
-    await eventually(lambda: feed.counts["failover_drain"] == 10)
+    await until(lambda: feed.counts["failover_drain"] == 10)
     found = []
     while feed.queue.figures().batches:
         claim = await feed.claim()
@@ -83,12 +81,9 @@ async def test_what_the_disk_refuses_goes_to_the_failover_queue_and_back(
     await feed.close()
 
 
-async def test_no_more_than_ten_batches_leave_the_failover_queue_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue_feed, "FAILOVER_SECONDS", 0.02)
+async def test_no_more_than_ten_batches_leave_the_failover_queue_at_a_time(tmp_path: Path) -> None:
     disk = RefusingDisk()
-    feed = feed_on(disk, tmp_path / "q", failover_batches=25)
+    feed = feed_on(disk, tmp_path / "q", failover_batches=25, failover_seconds=0.02)
     for number in range(2):
         await feed.push(batch(number))
     disk.is_refusing = True
@@ -119,12 +114,12 @@ async def test_a_connection_that_is_reset_is_a_network_error_and_the_batch_is_se
     port = server.sockets[0].getsockname()[1]
     async with exporting(f"http://127.0.0.1:{port}", tmp_path / "q") as (exporter, feed):
         await feed.push(batch(0))
-        await eventually(lambda: exporter.delivery.failures[ErrorClass.NETWORK] >= 2)
+        await until(lambda: exporter.delivery.failures[ErrorClass.NETWORK] >= 2)
         server.close()
         await server.wait_closed()
         sink = HttpSink()
         async with http_sink(sink, port=port):
-            await eventually(lambda: keys(sink) == ["b0"])
+            await until(lambda: keys(sink) == ["b0"])
     assert resets >= 1
 
 
@@ -139,7 +134,7 @@ async def test_a_destination_that_is_slow_holds_up_no_other(tmp_path: Path) -> N
         for number in range(20):
             await slow_feed.push(batch(number))
             await quick_feed.push(batch(number))
-        await eventually(lambda: len(quick.received) == 20)
+        await until(lambda: len(quick.received) == 20)
         assert len(slow.received) < 20
 
 
@@ -153,7 +148,7 @@ async def test_an_outage_that_is_longer_than_the_queue_costs_the_oldest_and_says
         dropped = feed.dropped["oldest"]
         assert dropped == 20
         async with http_sink(sink, port=port):
-            await eventually(lambda: feed.queue.figures().batches == 0)
+            await until(lambda: feed.queue.figures().batches == 0)
     assert len(set(keys(sink))) == 10
     assert "b29" in keys(sink)
 
@@ -163,33 +158,40 @@ async def test_a_batch_is_sent_at_once_if_that_is_wanted_and_queued_if_it_fails(
         assert not await exporter.delivery.try_at_once(batch(0))
         await feed.push(batch(0))
         assert await exporter.delivery.try_at_once(batch(1))
-        await eventually(lambda: sorted(keys(sink)) == ["b0", "b1"])
+        await until(lambda: sorted(keys(sink)) == ["b0", "b1"])
 
 
-async def test_workers_are_added_while_batches_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forebay.export.exporter.DECISION_SECONDS", 0.02)
+async def test_workers_are_added_while_batches_pile_up(tmp_path: Path) -> None:
     options = ExporterOptions(
-        workers=1, is_adaptive=True, workers_min=1, workers_max=5, delivery=DeliveryOptions(QUICK)
+        DeliveryOptions(QUICK),
+        workers=1,
+        is_adaptive=True,
+        workers_min=1,
+        workers_max=5,
+        paces=Paces(decision_seconds=0.02),
     )
     sink = HttpSink(hang=asyncio.Event())
     async with http_sink(sink), exporting(sink.url, tmp_path / "q", options=options, timeout=60) as (exporter, feed):
         for number in range(200):
             await feed.push(batch(number))
-        await eventually(lambda: exporter.workers == 5 and len(sink.attempts) == 5)
+        await until(lambda: exporter.workers == 5 and len(sink.attempts) == 5)
         assert exporter.scaler.adjustments["up"] == 4
         assert sink.hang is not None
         sink.hang.set()
-        await eventually(lambda: len(sink.received) == 200)
+        await until(lambda: len(sink.received) == 200)
 
 
 async def test_senders_are_added_while_batches_pile_up_behind_a_pipeline_and_rest_when_none_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("forebay.export.exporter.DECISION_SECONDS", 0.02)
-    monkeypatch.setattr("forebay.sendqueue.scaling.IDLE_SECONDS", 0.1)
     pipeline = PipelineOptions(is_enabled=True, preparers=1, senders=1, channel_size=4, concurrent_sends=2)
     options = ExporterOptions(
-        is_adaptive=True, workers_min=1, workers_max=3, pipeline=pipeline, delivery=DeliveryOptions(QUICK)
+        DeliveryOptions(QUICK),
+        pipeline,
+        is_adaptive=True,
+        workers_min=1,
+        workers_max=3,
+        paces=Paces(decision_seconds=0.02, idle_seconds=0.1),
     )
     assert options.sends_max == 6
     sink = HttpSink(hang=asyncio.Event())
@@ -197,11 +199,11 @@ async def test_senders_are_added_while_batches_pile_up_behind_a_pipeline_and_res
         assert exporter.scaler.workers == 1
         for number in range(200):
             await feed.push(batch(number))
-        await eventually(lambda: exporter.scaler.workers == 3 and len(sink.attempts) == 6)
+        await until(lambda: exporter.scaler.workers == 3 and len(sink.attempts) == 6)
         assert sink.hang is not None
         sink.hang.set()
-        await eventually(lambda: len(sink.received) == 200)
-        await eventually(lambda: exporter.scaler.workers == 1)
+        await until(lambda: len(sink.received) == 200)
+        await until(lambda: exporter.scaler.workers == 1)
         assert exporter.scaler.adjustments == {"up": 2, "down": 1}
 
 
@@ -270,11 +272,11 @@ async def test_all_workers_of_one_destination_send_no_more_at_a_time_than_its_li
         for number in range(20):
             await feed_a.push(batch(number))
             await feed_b.push(batch(number))
-        await eventually(lambda: a.active.workers + b.active.workers == 16 and len(sink.attempts) == 3)
+        await until(lambda: a.active.workers + b.active.workers == 16 and len(sink.attempts) == 3)
         assert a.delivery.counts["in_flight"] + b.delivery.counts["in_flight"] == 3
         assert sink.hang is not None
         sink.hang.set()
-        await eventually(lambda: len(sink.received) == 40)
+        await until(lambda: len(sink.received) == 40)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +303,7 @@ async def test_batch_is_compressed_off_the_event_loop_if_it_is_large(
         exporter = Exporter(destination, feed, CLOCK, ExporterOptions(), asyncio.Semaphore(1))
         await exporter.start()
         await feed.push(one)
-        await eventually(lambda: keys(sink) == ["b0"])
+        await until(lambda: keys(sink) == ["b0"])
         await exporter.stop(0)
     assert [thread == threading.get_ident() for thread in threads] == [is_on_event_loop]
 

@@ -18,11 +18,8 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from fixtures.certificates import make_authority, make_certificate, make_client_certificate
-from forebay.assemble_export import Surroundings, plain_destination
-from forebay.clock import SystemClock
-from forebay.config.lists import DestinationSettings
+from fixtures.destinations import configured
 from forebay.export.batch import ExportBatch
-from forebay.export.destination import Destination
 from forebay.export.destinations.otlp_grpc import METHODS, GrpcOptions, OtlpGrpcDestination
 from forebay.export.outcome import ErrorClass, SendFailed
 from forebay.otlp.kinds import Kind
@@ -128,20 +125,6 @@ async def accepting(credentials: grpc.ServerCredentials | None = None) -> AsyncI
         await server.stop(None)
 
 
-@asynccontextmanager
-async def configured(**settings: Any) -> AsyncIterator[Destination]:
-    """The destination of these settings, open."""
-    nothing: Any = None
-    around = Surroundings(nothing, nothing, SystemClock(), nothing)
-    of = DestinationSettings.model_validate({"name": "d", "type": "otlp_grpc", "timeout": "5s", **settings})
-    destination = plain_destination(of, around, "d")
-    await destination.open()
-    try:
-        yield destination
-    finally:
-        await destination.close()
-
-
 @pytest.mark.parametrize("is_one_file", [False, True])
 async def test_a_server_that_asks_for_a_certificate_gets_the_one_of_the_settings(
     is_one_file: bool, tmp_path: Path
@@ -156,9 +139,9 @@ async def test_a_server_that_asks_for_a_certificate_gets_the_one_of_the_settings
     credentials = grpc.ssl_server_credentials(pair, authority[0].read_bytes(), require_client_auth=True)
     async with accepting(credentials) as port:
         to = {"url": f"127.0.0.1:{port}", "ca_file": str(certificate)}
-        async with configured(**to, **own) as destination:
+        async with configured("otlp_grpc", **to, **own) as destination:
             await destination.send(destination.prepare(BATCH))
-        async with configured(**to) as destination:
+        async with configured("otlp_grpc", **to) as destination:
             with pytest.raises(SendFailed) as failed:
                 await destination.send(destination.prepare(BATCH))
     assert failed.value.error is ErrorClass.NETWORK
@@ -191,7 +174,7 @@ async def test_bytes_on_the_wire_are_compressed_as_the_settings_say(compression:
         proxy = await asyncio.start_server(forward, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
         given = {"compression": compression} if compression else {}
-        async with proxy, configured(url=url, **given) as destination:
+        async with proxy, configured("otlp_grpc", url=url, **given) as destination:
             await destination.send(destination.prepare(batch))
         await asyncio.wait_for(asyncio.gather(*filter(None, forwarding)), 60)
     assert (sent < len(body) / 2) is is_small, (sent, len(body))

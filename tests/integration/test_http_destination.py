@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,9 @@ import cramjam
 import pytest
 
 from fixtures.certificates import make_authority, make_certificate, make_client_certificate
+from fixtures.destinations import configured
 from fixtures.forward_proxy import forward_proxy
 from fixtures.http_sink import HttpSink, http_sink
-from forebay.assemble_export import Surroundings, plain_destination
-from forebay.clock import SystemClock
-from forebay.config.lists import DestinationSettings
 from forebay.export.batch import ExportMessage, MessageBatch
 from forebay.export.destination import Destination
 from forebay.export.outcome import ErrorClass, SendFailed
@@ -44,20 +41,6 @@ DECOMPRESSED: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@asynccontextmanager
-async def configured(url: str, **settings: Any) -> AsyncIterator[Destination]:
-    """The destination of these settings, open."""
-    nothing: Any = None
-    around = Surroundings(nothing, nothing, SystemClock(), nothing)
-    of = DestinationSettings.model_validate({"name": "d", "type": "http", "url": url, "timeout": "5s", **settings})
-    destination = plain_destination(of, around, "d")
-    await destination.open()
-    try:
-        yield destination
-    finally:
-        await destination.close()
-
-
 async def send(destination: Destination) -> None:
     await destination.send(destination.prepare(BATCH))
 
@@ -66,7 +49,7 @@ async def send(destination: Destination) -> None:
 async def test_ndjson_is_a_line_for_each_payload_compressed_as_the_settings_say(compression: str) -> None:
     async with (
         http_sink(HttpSink(is_decompressed=False)) as sink,
-        configured(sink.url, format="ndjson", compression=compression) as destination,
+        configured("http", sink.url, format="ndjson", compression=compression) as destination,
     ):
         await send(destination)
     [request] = sink.received
@@ -82,7 +65,7 @@ async def test_ndjson_is_a_line_for_each_payload_compressed_as_the_settings_say(
 async def test_json_is_the_same_array_whatever_compresses_it(compression: str) -> None:
     async with http_sink(HttpSink(is_decompressed=False)) as sink:
         for how in ("none", compression):
-            async with configured(sink.url, compression=how) as destination:
+            async with configured("http", sink.url, compression=how) as destination:
                 await send(destination)
     plain, small = sink.received
     assert small.headers["Content-Encoding"] == compression
@@ -95,7 +78,7 @@ async def test_header_from_a_file_is_sent_without_the_line_feed_behind_it(tmp_pa
     secret = tmp_path / "warehouse"
     secret.write_text("Bearer hunter2\n")
     headers = {"Authorization": f"file:{secret}"}
-    async with http_sink() as sink, configured(sink.url, headers=headers) as destination:
+    async with http_sink() as sink, configured("http", sink.url, headers=headers) as destination:
         await send(destination)
     assert sink.received[0].headers["Authorization"] == "Bearer hunter2"
 
@@ -110,7 +93,7 @@ def server_tls(certificate: Path, key: Path, clients: Path | None = None) -> ssl
 
 
 async def is_a_network_error(url: str, **settings: Any) -> bool:
-    async with configured(url, **settings) as destination:
+    async with configured("http", url, **settings) as destination:
         with pytest.raises(SendFailed) as failed:
             await send(destination)
     return failed.value.error is ErrorClass.NETWORK
@@ -120,7 +103,7 @@ async def test_server_with_a_certificate_of_ca_file_is_trusted_and_no_other(tmp_
     certificate, key = make_certificate(tmp_path)
     async with http_sink(HttpSink(tls=server_tls(certificate, key))) as sink:
         assert await is_a_network_error(sink.url)
-        async with configured(sink.url, ca_file=str(certificate)) as destination:
+        async with configured("http", sink.url, ca_file=str(certificate)) as destination:
             await send(destination)
     assert [request.headers["Idempotency-Key"] for request in sink.received] == ["key"]
 
@@ -136,7 +119,7 @@ async def test_server_that_asks_for_a_certificate_gets_the_one_of_the_settings(
         own = {"certificate": str(tmp_path / "forebay.crt"), "certificate_key": str(tmp_path / "forebay.key")}
     async with http_sink(HttpSink(tls=server_tls(certificate, key, authority[0]))) as sink:
         assert await is_a_network_error(sink.url, ca_file=str(certificate))
-        async with configured(sink.url, ca_file=str(certificate), **own) as destination:
+        async with configured("http", sink.url, ca_file=str(certificate), **own) as destination:
             await send(destination)
     assert len(sink.received) == len(sink.attempts) == 1
 
@@ -151,7 +134,7 @@ async def test_requests_go_through_the_proxy_of_the_environment(
         settings, tls = {"ca_file": str(certificate)}, server_tls(certificate, key)
     async with forward_proxy() as proxy, http_sink(HttpSink(tls=tls)) as sink:
         monkeypatch.setenv(f"{scheme}_proxy", proxy.url)
-        async with configured(sink.url + "/in", **settings) as destination:
+        async with configured("http", sink.url + "/in", **settings) as destination:
             await send(destination)
     address = f"127.0.0.1:{sink.port}"
     through = {"http": f"POST http://{address}/in HTTP/1.1", "https": f"CONNECT {address} HTTP/1.1"}

@@ -9,12 +9,14 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from fixtures.postgres_stores import opened
 from fixtures.store_steps import configure, finish, ids, push, take, taken_ids
 from forebay.broker.messages import PopRequest, PushItem
 from forebay.broker.overview import DeadLetterFilter, SeekTarget
-from forebay.broker.stores.postgres import PostgresStore, claiming, groups, popping
+from forebay.broker.stores.postgres import PostgresStore, claiming, groups
 from forebay.broker.stores.postgres.connections import DELIVERY, DURABLE, Connection, Cursor, Row, rows
 from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, save
+from forebay.broker.stores.postgres.limits import PostgresLimits
 from forebay.broker.stores.postgres.queries import prepared, query
 from forebay.errors import StoreUnavailable, UnknownQueue
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
@@ -24,11 +26,9 @@ SECONDS_MAX = 60
 
 
 @pytest_asyncio.fixture
-async def store(postgres_database: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(postgres_database)
-    await store.open(lambda queue, count: None)
-    yield store
-    await store.close()
+async def store(postgres_database: str, limits: PostgresLimits) -> AsyncIterator[PostgresStore]:
+    async with opened(postgres_database, limits=limits) as store:
+        yield store
 
 
 async def test_push_between_the_look_and_the_save_is_found(
@@ -151,11 +151,10 @@ async def test_expired_messages_are_buried_in_pieces_whatever_the_batch_is(
 
 
 @pytest.mark.parametrize("partition", [None, "A"])
+@pytest.mark.parametrize("limits", [PostgresLimits(reach_messages_min=10, buried_messages_max=50)])
 async def test_pop_that_fails_keeps_what_it_has_buried(
     store: PostgresStore, postgres_database: str, monkeypatch: pytest.MonkeyPatch, partition: str | None
 ) -> None:
-    monkeypatch.setattr(claiming, "PIECE_MESSAGES_MIN", 10)
-    monkeypatch.setattr(claiming, "BURIED_MAX", 50)
     await expire(store, postgres_database, 200)
     await push(store, "alive", partition="A")
     calls = 0
@@ -175,11 +174,10 @@ async def test_pop_that_fails_keeps_what_it_has_buried(
     assert await buried(store) == 200
 
 
+@pytest.mark.parametrize("limits", [PostgresLimits(reach_messages_min=2, buried_bytes_max=3_000)])
 async def test_one_transaction_buries_a_bounded_number_of_bytes(
     store: PostgresStore, postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claiming, "PIECE_MESSAGES_MIN", 2)
-    monkeypatch.setattr(claiming, "BURIED_BYTES_MAX", 3_000)
     await expire(store, postgres_database, 12, payload=bytes(1_000))
     await push(store, "alive", partition="A")
     pieces: list[int] = []
@@ -195,12 +193,10 @@ async def test_one_transaction_buries_a_bounded_number_of_bytes(
 
 
 @pytest.mark.parametrize("partition", [None, "A"])
+@pytest.mark.parametrize("limits", [PostgresLimits(reach_messages_min=5, buried_messages_max=10, rounds_max=3)])
 async def test_pop_that_only_buries_leaves_the_partition_due_now(
-    store: PostgresStore, postgres_database: str, monkeypatch: pytest.MonkeyPatch, partition: str | None
+    store: PostgresStore, postgres_database: str, partition: str | None
 ) -> None:
-    monkeypatch.setattr(claiming, "PIECE_MESSAGES_MIN", 5)
-    monkeypatch.setattr(claiming, "BURIED_MAX", 10)
-    monkeypatch.setattr(popping, "ROUNDS_MAX", 3)
     await expire(store, postgres_database, 100)
     await push(store, "alive", partition="A")
     request = PopRequest(queue="orders", partition=partition)
@@ -215,11 +211,8 @@ async def test_pop_that_only_buries_leaves_the_partition_due_now(
     assert await buried(store) == 100
 
 
-async def test_partition_with_much_to_bury_holds_no_other_up(
-    store: PostgresStore, postgres_database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claiming, "PIECE_MESSAGES_MIN", 1)
-    monkeypatch.setattr(claiming, "BURIED_MAX", 1)
+@pytest.mark.parametrize("limits", [PostgresLimits(reach_messages_min=1, buried_messages_max=1)])
+async def test_partition_with_much_to_bury_holds_no_other_up(store: PostgresStore, postgres_database: str) -> None:
     await expire(store, postgres_database, 100)
     assert not (await take(store, 1)).messages
     await push(store, "x", partition="B")

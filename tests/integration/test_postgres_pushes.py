@@ -10,8 +10,10 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from fixtures.postgres_stores import Session, blocked, opened
 from fixtures.store_steps import finish, ids, item, push, take
 from fixtures.tcp_proxy import TcpProxy
+from fixtures.waiting import until
 from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.broker.stores.postgres.attempts import CommitUnknown
@@ -26,16 +28,13 @@ from forebay.model.queue import QueueOptions
 
 pytestmark = pytest.mark.asyncio
 SECONDS_MAX = 30
-Session = psycopg.Connection[tuple[object, ...]]
 
 
 @pytest_asyncio.fixture
 async def store(postgres_database: str) -> AsyncIterator[PostgresStore]:
     """A store whose requests may take a second."""
-    store = PostgresStore(postgres_database, request_seconds_max=1)
-    await store.open(lambda queue, count: None)
-    yield store
-    await store.close()
+    async with opened(postgres_database, request_seconds_max=1) as store:
+        yield store
 
 
 @pytest.fixture
@@ -49,18 +48,6 @@ def other(postgres_database: str) -> Iterator[Session]:
 def watcher(postgres_database: str) -> Iterator[Session]:
     with psycopg.connect(postgres_database, autocommit=True) as session:
         yield session
-
-
-async def blocked(watcher: Session, kind: str = "%") -> int:
-    """The process of a session that waits for a lock, of one kind or any, as soon as there is one."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while True:
-            found = watcher.execute(
-                "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event LIKE %s", [kind]
-            ).fetchone()
-            if found:
-                return int(str(found[0]))
-            await asyncio.sleep(0.005)
 
 
 def hold_commits(watcher: Session, table: str, change: str) -> None:
@@ -202,9 +189,7 @@ def is_known(texts: list[bytes]) -> bool:
 
 async def is_streaming(store: PostgresStore) -> None:
     """Return when the store has its connection for known pushes."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while store._pushes._stream is None:
-            await asyncio.sleep(0.001)
+    await until(lambda: store._pushes._stream is not None)
 
 
 async def test_push_to_partitions_that_are_known_takes_one_trip(store: PostgresStore, sent: list[list[bytes]]) -> None:

@@ -9,12 +9,15 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from fixtures.postgres_stores import Session, blocked, opened
 from fixtures.store_steps import configure, finish, ids, item, push, take
+from fixtures.waiting import until_told
 from forebay.broker.delivery import DEAD
 from forebay.broker.messages import PopRequest
 from forebay.broker.overview import DeadLetterFilter, TraceEvent
-from forebay.broker.stores.postgres import PostgresStore, dead_letters, purging, retention
+from forebay.broker.stores.postgres import PostgresStore, purging
 from forebay.broker.stores.postgres.connections import DELIVERY, Connection, Row, rows
+from forebay.broker.stores.postgres.limits import PostgresLimits
 from forebay.broker.stores.postgres.queries import prepared, query
 from forebay.errors import StoreUnavailable
 from forebay.model.queue import QueueOptions
@@ -22,21 +25,13 @@ from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
 SECONDS_MAX = 60
-Session = psycopg.Connection[tuple[object, ...]]
 TABLES = ("messages", "deleted_messages", "dead_letters", "traces", "deliveries", "groups", "partitions", "queues")
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 @pytest_asyncio.fixture
-async def store(postgres_database: str, clock: FakeClock) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(postgres_database, clock=clock)
-    await store.open(lambda queue, count: None)
-    yield store
-    await store.close()
+async def store(postgres_database: str, clock: FakeClock, limits: PostgresLimits) -> AsyncIterator[PostgresStore]:
+    async with opened(postgres_database, clock=clock, limits=limits) as store:
+        yield store
 
 
 @pytest.fixture
@@ -125,11 +120,11 @@ async def test_old_traces_are_looked_for_in_an_index_by_time(
     assert "Sort" not in plan
 
 
+@pytest.mark.parametrize("limits", [PostgresLimits(removed_rows_max=20)])
 async def test_retention_of_what_is_finished_reads_each_message_a_few_times_and_not_with_every_piece(
-    store: PostgresStore, other: Session, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, other: Session, clock: FakeClock
 ) -> None:
     count = 3_000
-    monkeypatch.setattr(retention, "PIECE_ROWS_MAX", 20)
     await configure(store, QueueOptions(completed_retention_seconds=60))
     await store.push([item(str(n)) for n in range(count)])
     await take(store, count, auto_ack=True)
@@ -137,9 +132,11 @@ async def test_retention_of_what_is_finished_reads_each_message_a_few_times_and_
     before = await messages_read(other)
     assert await store.apply_retention() == count
     await store.close()  # a connection that ends tells what it has read
-    async with asyncio.timeout(SECONDS_MAX):
-        while await messages_read(other) < before + count:
-            await asyncio.sleep(0.02)
+
+    async def has_told() -> bool:
+        return await messages_read(other) >= before + count
+
+    await until_told(has_told)
     assert await messages_read(other) - before < 10 * count
 
 
@@ -159,14 +156,14 @@ async def test_retention_that_finds_nothing_finished_waits_for_nobody_and_holds_
     clock.advance(100)
     with other.transaction():
         other.execute("SELECT FROM forebay.queues FOR UPDATE")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS_MAX):
             assert await store.apply_retention() == 0
 
 
+@pytest.mark.parametrize("limits", [PostgresLimits(removed_rows_max=70)])
 async def test_retention_removes_what_all_groups_have_finished_in_any_number_of_partitions(
-    store: PostgresStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, clock: FakeClock
 ) -> None:
-    monkeypatch.setattr(retention, "PIECE_ROWS_MAX", 70)
     await configure(store, QueueOptions(completed_retention_seconds=60))
     names = [f"p{number:04}" for number in range(1_203)]
     await store.push([item(f"{name}:{n}", name) for name in names for n in range(2)])
@@ -188,10 +185,10 @@ async def test_retention_removes_what_all_groups_have_finished_in_any_number_of_
     [QueueOptions(retention_seconds=60), QueueOptions(completed_retention_seconds=60)],
     ids=["old", "finished"],
 )
+@pytest.mark.parametrize("limits", [PostgresLimits(removed_bytes_max=100)])
 async def test_retention_removes_a_bounded_number_of_bytes_at_a_time(
-    store: PostgresStore, other: Session, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, options: QueueOptions
+    store: PostgresStore, other: Session, clock: FakeClock, options: QueueOptions
 ) -> None:
-    monkeypatch.setattr(retention, "PIECE_BYTES_MAX", 100)
     note_removals(other)
     await configure(store, options)
     await store.push([item(f"m{n}", f"p{n % 2}", payload=b"x" * 60) for n in range(9)])
@@ -224,10 +221,10 @@ async def test_deleted_queue_is_removed_in_pieces(store: PostgresStore, other: S
     assert (most["messages"], most["deliveries"], most["partitions"]) == (2_000, 500, 500)
 
 
+@pytest.mark.parametrize("limits", [PostgresLimits(removed_rows_max=4)])
 async def test_what_refers_to_partitions_of_a_deleted_queue_is_removed_in_pieces_too(
-    store: PostgresStore, other: Session, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, other: Session
 ) -> None:
-    monkeypatch.setattr(purging, "PIECE_ROWS_MAX", 4)
     await fill_queue(store, 10)
     note_removals(other)
     assert await store.delete_queue("orders")
@@ -236,10 +233,10 @@ async def test_what_refers_to_partitions_of_a_deleted_queue_is_removed_in_pieces
     assert (most["messages"], most["dead_letters"], most["deliveries"]) == (4, 4, 4)
 
 
+@pytest.mark.parametrize("limits", [PostgresLimits(removed_bytes_max=100)])
 async def test_large_payloads_of_a_deleted_queue_are_removed_a_few_at_a_time(
-    store: PostgresStore, other: Session, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, other: Session
 ) -> None:
-    monkeypatch.setattr(purging, "PIECE_BYTES_MAX", 100)
     await fill_queue(store, 7)
     note_removals(other)
     assert await store.delete_queue("orders")
@@ -247,10 +244,8 @@ async def test_large_payloads_of_a_deleted_queue_are_removed_a_few_at_a_time(
     assert (most_removed(other)["messages"], most_removed(other)["dead_letters"]) == (2, 2)
 
 
-async def test_large_dead_letters_are_purged_a_few_at_a_time(
-    store: PostgresStore, other: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dead_letters, "ANSWER_BYTES_MAX", 100)
+@pytest.mark.parametrize("limits", [PostgresLimits(letters_bytes_max=100)])
+async def test_large_dead_letters_are_purged_a_few_at_a_time(store: PostgresStore, other: Session) -> None:
     await fill_queue(store, 7)
     note_removals(other)
     assert await store.purge_dead_letters(DeadLetterFilter()) == 7
@@ -270,19 +265,23 @@ def after_removing(monkeypatch: pytest.MonkeyPatch, name: str, step: Callable[[]
     monkeypatch.setattr(purging, "rows", asked)
 
 
+@pytest.mark.parametrize("limits", [PostgresLimits(removed_rows_max=5)])
 async def test_server_that_waited_for_the_piece_of_another_one_removes_the_rest(
-    store: PostgresStore, postgres_database: str, other: Session, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore,
+    postgres_database: str,
+    limits: PostgresLimits,
+    other: Session,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The other one is killed after its piece: nobody else would come back for the rest."""
-    monkeypatch.setattr(purging, "PIECE_ROWS_MAX", 5)
     await fill_queue(store, 20)
-    killed = PostgresStore(postgres_database)
+    killed = PostgresStore(postgres_database, limits=limits)
     await killed.open(lambda queue, count: None)
     waiting: list[asyncio.Task[int]] = []
 
     async def start_waiting() -> None:
         waiting.append(asyncio.create_task(store.apply_retention()))
-        await is_anybody_blocked(other)
+        await blocked(other)
         monkeypatch.setattr(killed._database, "run", refuse)
 
     async def refuse(*_: object, **__: object) -> None:
@@ -295,11 +294,6 @@ async def test_server_that_waited_for_the_piece_of_another_one_removes_the_rest(
         await waiting[0]
     await killed.close()
     assert left(other) == {}
-
-
-async def is_anybody_blocked(session: Session) -> None:
-    while not session.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall():
-        await asyncio.sleep(0.01)
 
 
 async def test_delivery_of_a_pop_that_began_before_the_deletion_is_removed_too(

@@ -19,6 +19,7 @@ import psycopg
 import pytest
 
 from fixtures.store_steps import configure, finish, ids, item, push, take
+from fixtures.waiting import until
 from forebay.broker.messages import PopRequest
 from forebay.broker.store import Store
 from forebay.broker.stores.postgres import PostgresStore
@@ -276,12 +277,10 @@ async def test_restart_under_load_loses_nothing_that_was_acknowledged(
         async with asyncio.timeout(SECONDS_MAX):
             for _ in range(3):
                 goal = len(acknowledged) + 60
-                while len(acknowledged) < goal:
-                    await asyncio.sleep(0.01)
+                await until(lambda goal=goal: len(acknowledged) >= goal)  # type: ignore[misc]
                 await asyncio.to_thread(postgres_server.restart, mode)
             goal = len(acknowledged) + 60
-            while len(acknowledged) < goal:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(acknowledged) >= goal)
             is_over.set()
             await asyncio.gather(*load)
         stored = ids(await stores[0].read("orders", 1, 100_000))

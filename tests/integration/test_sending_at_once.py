@@ -11,7 +11,8 @@ from typing import Any
 import cramjam
 import pytest
 
-from fixtures.http_sink import HttpSink, eventually, http_sink
+from fixtures.http_sink import HttpSink, http_sink
+from fixtures.waiting import until
 from forebay.assemble_export import Surroundings, way_out
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import SystemClock
@@ -76,7 +77,7 @@ async def test_a_sample_that_was_queued_is_not_overtaken_by_those_that_could_go_
     sink = HttpSink(answers=[503, 503])
     async with http_sink(sink), receiving(tmp_path, sink.url, AT_ONCE) as (_, accept):
         receipts = [await accept(sample(at_ms)) for at_ms in (1, 2, 3)]
-        await eventually(lambda: len(arrived(sink)) == 3)
+        await until(lambda: len(arrived(sink)) == 3)
         assert arrived(sink) == [1, 2, 3]
         assert receipts == ["memory", "memory", "memory"]
         assert await accept(sample(4)) == "sent"  # all that was queued has arrived
@@ -100,7 +101,7 @@ async def test_without_a_queue_what_an_earlier_run_left_is_sent_first(tmp_path: 
             await accept(sample(2))
         sink = HttpSink()
         async with http_sink(sink, port=port):
-            await eventually(outlet.feed.is_empty)
+            await until(outlet.feed.is_empty)
             assert await accept(sample(2)) == "sent"
             assert arrived(sink) == [1, 2]
 
@@ -112,7 +113,7 @@ async def test_without_a_queue_the_source_itself_finds_out_that_the_destination_
             await accept(sample(1))
         with pytest.raises(NotSent):  # the breaker is open
             await accept(sample(1))
-        await eventually(lambda: outlet.exporter.delivery.seconds_until_open() == 0)
+        await until(lambda: outlet.exporter.delivery.seconds_until_open() == 0)
         assert await accept(sample(1)) == "sent"
 
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from fixtures.http_sink import HttpSink, eventually, http_sink
+from fixtures.http_sink import HttpSink, http_sink
 from fixtures.telemetry import gauges, post
+from fixtures.waiting import until
 from forebay.api.journey.gathering import outlet_now
 from forebay.assemble_export import Surroundings, way_out
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import SystemClock
 from forebay.config.lists import DestinationSettings
 from forebay.config.model import Settings
-from forebay.export import queue_feed
+from forebay.export.queue_feed import FAILOVER_SECONDS
 from forebay.export.way_out import Outlet, WayOut
 from forebay.filesystem import RealFilesystem
 from forebay.sendqueue.opening import FAILOVER_FOLDER
@@ -43,7 +44,9 @@ class FullDisk:
 
 
 @asynccontextmanager
-async def receiving(folder: Path, url: str, disk: FullDisk, queue: dict[str, Any]) -> AsyncIterator[tuple[WayOut, str]]:
+async def receiving(
+    folder: Path, url: str, disk: FullDisk, queue: dict[str, Any], *, failover_seconds: float = FAILOVER_SECONDS
+) -> AsyncIterator[tuple[WayOut, str]]:
     """A receiver that leads to a destination with this send queue: the way out, and where to push."""
     settings = Settings.model_validate(
         {
@@ -58,7 +61,9 @@ async def receiving(folder: Path, url: str, disk: FullDisk, queue: dict[str, Any
     to = {"name": "d", "type": "otlp_http", "url": url, "queue": base | queue}
     store, waiting = MemoryStore(), WaitingRoom(asyncio.get_running_loop())
     filesystem = FaultyFilesystem(RealFilesystem(), disk)
-    around = Surroundings(store, waiting, SystemClock(), store.push, filesystem=filesystem, cpus=2)
+    around = Surroundings(
+        store, waiting, SystemClock(), store.push, filesystem=filesystem, cpus=2, failover_seconds=failover_seconds
+    )
     made = way_out(settings, [DestinationSettings.model_validate(to)], [], around)
     await made.start()
     try:
@@ -84,15 +89,14 @@ def accounted(outlet: Outlet) -> None:
 
 @pytest.mark.parametrize("mode", ["disk", "hybrid"])
 async def test_a_full_disk_fills_memory_and_then_refuses_with_a_status_that_clients_try_again(
-    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(queue_feed, "FAILOVER_SECONDS", 0.05)
     disk = FullDisk()
     # `disk` holds 10 batches in its channel, `hybrid` 10 in memory; the failover queue 10 more.
     queue = {"mode": mode, "inmemory_blocks": 10, "max_size": 10 if mode == "hybrid" else 1000, "failover_max_size": 10}
     async with http_sink() as away:
         port = away.port
-    async with receiving(tmp_path, away.url, disk, queue) as (made, url):
+    async with receiving(tmp_path, away.url, disk, queue, failover_seconds=0.05) as (made, url):
         outlet = made.outlets["d"]
         disk.is_full = True
         answers = await pushed(url, range(40))
@@ -104,33 +108,32 @@ async def test_a_full_disk_fills_memory_and_then_refuses_with_a_status_that_clie
         accounted(outlet)
         disk.is_full = False
         async with http_sink(HttpSink(), port=port) as sink:
-            await eventually(lambda: len(sink.received) == accepted, 60)
-        await eventually(outlet.feed.is_empty)
+            await until(lambda: len(sink.received) == accepted, 60)
+        await until(outlet.feed.is_empty)
         accounted(outlet)
 
 
 async def test_failover_queue_spills_to_disk_rather_than_drop_what_its_memory_cannot_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(queue_feed, "FAILOVER_SECONDS", 0.05)
     disk = FullDisk()
     disk.writable = FAILOVER_FOLDER
     queue = {"mode": "disk", "inmemory_blocks": 10, "failover_max_size": 14, "meta_sync_interval": "50ms"}
     async with http_sink() as away:
         port = away.port
-    async with receiving(tmp_path, away.url, disk, queue) as (made, url):
+    async with receiving(tmp_path, away.url, disk, queue, failover_seconds=0.05) as (made, url):
         feed = made.outlets["d"].feed
         disk.is_full = True
         assert await pushed(url, range(40)) == {(200, None): 40}
         assert feed.failover.figures().batches > 14, "more than its memory holds"
         assert feed.dropped == {}
         accounted(made.outlets["d"])
-        await eventually(lambda: feed.failover.figures().disk_bytes > 0)
-        await eventually(lambda: outlet_now(made.outlets["d"], SystemClock().now_us()).at_risk < 40)
+        await until(lambda: feed.failover.figures().disk_bytes > 0)
+        await until(lambda: outlet_now(made.outlets["d"], SystemClock().now_us()).at_risk < 40)
         disk.is_full = False
         async with http_sink(HttpSink(), port=port) as sink:
-            await eventually(lambda: len(sink.received) == 40, 60)
-        await eventually(feed.is_empty)
+            await until(lambda: len(sink.received) == 40, 60)
+        await until(feed.is_empty)
         accounted(made.outlets["d"])
 
 

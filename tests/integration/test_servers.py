@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ import psycopg
 import pytest
 import valkey
 
+from fixtures.waiting import wait_until
 from forebay.testing.servers import (
     LocalServer,
     PostgresBinaries,
@@ -81,13 +81,6 @@ server.port)) as line:
 answer = {"uid": os.geteuid(), "postgres": version, "owner": owner, "expected": wheel.version}
 print(json.dumps({**answer, "valkey": "valkey_version:" in info}))
 """
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {SECONDS_MAX} s"
-        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:
@@ -279,8 +272,8 @@ def test_no_server_outlives_a_killed_parent(state: str) -> None:
 
         parent.kill()
 
-        wait_until(lambda: not any(is_alive(pid) for pid in held["processes"]), "the servers' end")
-        wait_until(lambda: not any(Path(each).exists() for each in held["directories"]), "removal of the data")
+        wait_until(lambda: not any(is_alive(pid) for pid in held["processes"]), what="the servers' end")
+        wait_until(lambda: not any(Path(each).exists() for each in held["directories"]), what="removal of the data")
 
 
 @pytest.mark.parametrize("kind", [PostgresServer, ValkeyServer])
@@ -289,7 +282,7 @@ def test_no_server_outlives_its_killed_keeper(kind: type[LocalServer]) -> None:
         processes = [server.pid, *descendants(server.pid)]
         assert server._keeper is not None
         os.kill(server._keeper.pid, signal.SIGKILL)
-        wait_until(lambda: not any(is_alive(pid) for pid in processes), "the server's end")
+        wait_until(lambda: not any(is_alive(pid) for pid in processes), what="the server's end")
 
 
 # --- Chromium
@@ -320,7 +313,7 @@ def test_no_browser_outlives_a_killed_parent() -> None:
         with parent:
             assert len(held["processes"]) >= 3
             parent.kill()
-            wait_until(lambda: not any(is_alive(pid) for pid in held["processes"]), "the browser's end")
+            wait_until(lambda: not any(is_alive(pid) for pid in held["processes"]), what="the browser's end")
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.embedded_stores import opened
 from forebay.broker.delivery import Verdict
 from forebay.broker.messages import Acknowledgement, PopRequest
 from forebay.broker.stores.embedded import EmbeddedStore
@@ -66,8 +67,7 @@ def test_nothing_answered_is_lost_doubled_or_reordered(part: int, tmp_path: Path
 
 async def check(directory: Path, witness: Witness) -> None:
     clock = FakeClock(now_us=10**17)
-    store = EmbeddedStore(directory, clock=clock)
-    await store.open(lambda queue, count: None)
+    store = await opened(directory, clock=clock)
     for partition in await store.partitions("work", 10, 0):
         stored = [int(m.payload) for m in await store.read("work", 1, 10**6, partition.name)]
         assert stored == list(range(len(stored))), "messages are missing, doubled or out of order"

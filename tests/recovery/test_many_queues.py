@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.embedded_stores import opened
 from fixtures.logs import numbered, rows
 from fixtures.store_steps import push, take, taken_ids
-from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.commitlog import CommitLog
 from forebay.commitlog import log as log_module
 from forebay.commitlog.kept_open import KeptOpen
@@ -49,8 +49,7 @@ def test_thousands_of_queues_are_served_with_256_file_handles(tmp_path: Path, qu
 
 @pytest.fixture
 def one_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forebay.commitlog.kept_open.FEW_FILES", 0)
-    monkeypatch.setattr(log_module, "_kept", KeptOpen(lambda: 1))
+    monkeypatch.setattr(log_module, "_kept", KeptOpen(lambda: 1, few_files=0))
 
 
 @pytest.mark.usefixtures("one_kept")
@@ -97,8 +96,7 @@ def test_append_without_a_handle_is_refused_and_costs_nothing(tmp_path: Path, mo
 
 
 async def _refused_push(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = EmbeddedStore(directory)
-    await store.open(lambda queue, count: None)
+    store = await opened(directory)
     try:
         await push(store, "old", queue="old")
         with no_handles(monkeypatch), pytest.raises(TooManyOpenFiles):
@@ -120,8 +118,7 @@ def test_push_that_finds_no_handle_for_its_new_queue_leaves_nothing_behind(
 
 def test_log_of_a_queue_is_owned_by_who_has_its_store_open(tmp_path: Path) -> None:
     async def look() -> None:
-        store = EmbeddedStore(tmp_path)
-        await store.open(lambda queue, count: None)
+        store = await opened(tmp_path)
         try:
             await push(store, "a")
             with pytest.raises(LogLocked, match=f"is open in process {os.getpid()} "):
@@ -135,8 +132,7 @@ def test_log_of_a_queue_is_owned_by_who_has_its_store_open(tmp_path: Path) -> No
 
 def test_empty_log_of_a_queue_that_was_never_made_is_removed_and_one_with_messages_is_not(tmp_path: Path) -> None:
     async def open_and_close() -> None:
-        store = EmbeddedStore(tmp_path)
-        await store.open(lambda queue, count: None)
+        store = await opened(tmp_path)
         await store.close()
 
     asyncio.run(open_and_close())

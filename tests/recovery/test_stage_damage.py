@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 from fixtures.arrow_steps import commit, payloads, stage
+from fixtures.embedded_stores import opened
 from fixtures.store_steps import push
 from forebay.broker.bulk import StagesOf
-from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.errors import StoreUnavailable
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut"])
 async def test_commit_of_a_damaged_stage_is_refused_alone(damage: str, tmp_path: Path) -> None:
-    store = EmbeddedStore(tmp_path / "data")
-    await store.open(lambda queue, count: None)
+    store = await opened(tmp_path / "data")
     await push(store, "a")
     staged = await stage(store, b"1", b"2")
     path = tmp_path / "data" / "stages" / f"{staged.stage_id}.arrow"

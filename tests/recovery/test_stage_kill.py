@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fixtures.arrow_steps import payloads
+from fixtures.embedded_stores import opened
 from fixtures.store_steps import item, push
 from forebay.broker.bulk import StagesOf
 from forebay.broker.store import Store
-from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.errors import StageUnknown, UnknownQueue
 from recovery.stage_process import ROWS
 
@@ -34,12 +34,6 @@ def killed_at(step: str, directory: Path) -> list[str]:
     )
     assert done.returncode == -9, (step, done)
     return [line.split()[-1] for line in done.stdout.decode().splitlines()]
-
-
-async def opened(directory: Path) -> EmbeddedStore:
-    store = EmbeddedStore(directory)
-    await store.open(lambda queue, count: None)
-    return store
 
 
 async def rows(store: Store) -> dict[str, list[bytes]]:

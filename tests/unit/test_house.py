@@ -179,7 +179,6 @@ ALIKE_BY_CHANCE = {
     "POLL_SECONDS": "each loop's own pace",
     "PREFIX": "of keys, and of metrics",
     "RETRY_SECONDS": "each loop's own pace",
-    "ROUNDS_MAX": "two loops",
     "SHARE": "of two different budgets",
     "STOP_SECONDS_MAX": "each thing that stops has its own limit",
     "PROBE_SECONDS_MAX": "of two servers for tests",

@@ -10,11 +10,13 @@ from forebay.clock import SECOND_US
 SESSIONS_MAX = 100_000
 
 
-def begin(session_digest: str, key_digest: str, lasts_seconds: float) -> Work[Session]:
+def begin(
+    session_digest: str, key_digest: str, lasts_seconds: float, sessions_max: int = SESSIONS_MAX
+) -> Work[Session]:
     """Keep a session. What has ended, and the oldest beyond the limit, goes with it."""
     now_us = yield Now()
     session = Session(key_digest, now_us + round(lasts_seconds * SECOND_US))
-    yield Ask(SQL["sessions_expire"], {"now_us": now_us, "kept": SESSIONS_MAX - 1})
+    yield Ask(SQL["sessions_expire"], {"now_us": now_us, "kept": sessions_max - 1})
     values = {"session": session_digest, "key": key_digest, "now_us": now_us, "expires_us": session.expires_us}
     yield Ask(SQL["session_add"], values)
     return session

@@ -46,8 +46,16 @@ class Connection(Protocol):
 class Connections:
     """`now` is the event loop's time, to the second: so that no request needs to read a clock."""
 
-    def __init__(self, app: Application) -> None:
+    def __init__(
+        self,
+        app: Application,
+        *,
+        keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+        sweep_seconds: float = SWEEP_SECONDS,
+    ) -> None:
         self.app = app
+        self._keep_alive_seconds = keep_alive_seconds
+        self._sweep_seconds = sweep_seconds
         self.loop = asyncio.get_running_loop()
         self.is_stopping = False
         self.now = self.loop.time()
@@ -64,14 +72,14 @@ class Connections:
         self.date = f"date: {formatdate(time.time(), usegmt=True)}\r\n".encode()
         self.app.memory.take_from_slow(self.now)
         self._heap.look(self.app.memory)
-        if self.now - self._swept >= SWEEP_SECONDS:
+        if self.now - self._swept >= self._sweep_seconds:
             self.sweep(self.now)
         self._timer = self.loop.call_later(1, self._tick)
 
     def sweep(self, now: float) -> None:
         self._swept = now
         for connection in list(self._open):
-            connection.sweep(now - KEEP_ALIVE_SECONDS)
+            connection.sweep(now - self._keep_alive_seconds)
 
     def add(self, connection: Connection) -> None:
         self._open.add(connection)

@@ -33,7 +33,8 @@ class Head(NamedTuple):
 class RequestHeadCache:
     """Of all connections of a server together."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, heads_max: int = HEADS_MAX) -> None:
+        self._heads_max = heads_max
         self._heads: dict[bytes, Head] = {}
 
     def find(self, data: bytes) -> Head | None:
@@ -52,7 +53,7 @@ class RequestHeadCache:
         length = dict(headers).get(b"content-length", b"0")
         is_plain = length.isdigit() and _NOT_KEPT.isdisjoint([name for name, _ in headers])
         if is_plain and _has_lines(text, 1 + len(headers)):
-            if len(self._heads) >= HEADS_MAX:
+            if len(self._heads) >= self._heads_max:
                 self._heads.clear()
             self._heads[text] = Head(len(text), method, raw_path, query_string, tuple(headers), int(length))
 

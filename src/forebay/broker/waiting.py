@@ -162,8 +162,9 @@ def _time_is_over(future: asyncio.Future[bool]) -> None:
 class WaitingRoom:
     """All lists of one server. Lives on one event loop; `on_available` alone may be called from anywhere."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, net_seconds: float = NET_SECONDS) -> None:
         self.is_closed = False
+        self._net_seconds = net_seconds
         self._loop = loop
         self._lists: OrderedDict[Wanted, WaitingList] = OrderedDict()
         # The same lists again, by what they wait for: whole queues, single partitions, namespaces and tasks.
@@ -189,7 +190,7 @@ class WaitingRoom:
             self._file(waiting)
         waiting.visits += 1
         if self._net is None:
-            self._net = self._loop.call_later(NET_SECONDS, self._cast)
+            self._net = self._loop.call_later(self._net_seconds, self._cast)
         return Visit(self, waiting)
 
     def left(self, visit: Visit) -> None:
@@ -274,7 +275,7 @@ class WaitingRoom:
             waiting.wake(1, by_net=True)
 
     def _cast(self) -> None:
-        self._net = self._loop.call_later(NET_SECONDS, self._cast) if self._lists and not self.is_closed else None
+        self._net = self._loop.call_later(self._net_seconds, self._cast) if self._lists and not self.is_closed else None
         self.cast_net()
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ class Line(NamedTuple):
     text: bytes
 
 
-def requests_of(lines: Iterable[bytes], batch: int) -> Iterator[list[Line]]:
+def requests_of(lines: Iterable[bytes], batch: int, bytes_max: int = REQUEST_BYTES_MAX) -> Iterator[list[Line]]:
     """Lines that are pushed together: at most `batch`, and not too many bytes. Blank ones are left out.
 
     A full request does not wait for the line behind it, which a slow pipe may bring an hour later.
@@ -33,7 +33,7 @@ def requests_of(lines: Iterable[bytes], batch: int) -> Iterator[list[Line]]:
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
-        if request and size + len(text) > REQUEST_BYTES_MAX:
+        if request and size + len(text) > bytes_max:
             yield request
             request, size = [], 0
         request.append(Line(number, text))

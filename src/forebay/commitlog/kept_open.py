@@ -29,7 +29,9 @@ class Opener(Protocol):
 class KeptOpen:
     """Those that have a file open, the ones used last at the end. For any thread."""
 
-    def __init__(self, limit: Callable[[], int]) -> None:
+    def __init__(self, limit: Callable[[], int], *, few_files: int = FEW_FILES) -> None:
+        """`few_files`: so many may be kept whatever the limit is; it is not looked up before."""
+        self._few_files = few_files
         self._limit = limit
         self._lock = threading.Lock()
         self._openers: OrderedDict[Opener, None] = OrderedDict()
@@ -40,7 +42,7 @@ class KeptOpen:
             openers = self._openers
             openers[opener] = None
             openers.move_to_end(opener)
-            is_over = len(openers) > FEW_FILES and len(openers) > self._limit()
+            is_over = len(openers) > self._few_files and len(openers) > self._limit()
             oldest = openers.popitem(last=False)[0] if is_over else None
         # With no lock in hand: two that let go of each other would wait for ever.
         if oldest is not None:

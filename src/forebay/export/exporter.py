@@ -25,9 +25,7 @@ from forebay.clock import Clock
 from forebay.export.delivery import Delivery, DeliveryOptions
 from forebay.export.destination import Destination
 from forebay.export.feed import Claim, Feed
-from forebay.sendqueue.scaling import DECISION_SECONDS, Scaler
-
-BUG_SECONDS = 1.0
+from forebay.sendqueue.scaling import DECISION_SECONDS, IDLE_SECONDS, Scaler
 
 _log = logging.getLogger("forebay.export")
 
@@ -42,6 +40,16 @@ class PipelineOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Paces:
+    decision_seconds: float = DECISION_SECONDS
+    """How often the number of adaptive workers is decided, and how long one that is one too many rests."""
+    idle_seconds: float = IDLE_SECONDS
+    """How long there has to be little to do before adaptive workers become fewer."""
+    bug_seconds: float = 1.0
+    """How long a worker waits after a bug before it begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExporterOptions:
     delivery: DeliveryOptions = field(default_factory=DeliveryOptions)
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
@@ -49,6 +57,7 @@ class ExporterOptions:
     is_adaptive: bool = False
     workers_min: int = 1
     workers_max: int = 8
+    paces: Paces = field(default_factory=Paces)
 
     @property
     def sends_max(self) -> int:
@@ -92,7 +101,12 @@ class Exporter:
         self.options = _in_order(options) if destination.is_in_order else options
         options = self.options
         self.delivery = Delivery(destination, feed, clock, options.delivery, send_limit)
-        self.scaler = Scaler(options.workers_min, options.workers_max, options.workers_at_start)
+        self.scaler = Scaler(
+            options.workers_min,
+            options.workers_max,
+            options.workers_at_start,
+            idle_seconds=options.paces.idle_seconds,
+        )
         self.active = Activity()
         self.channel: asyncio.Queue[Claim] = asyncio.Queue(options.pipeline.channel_size)
         self._clock = clock
@@ -148,7 +162,7 @@ class Exporter:
     async def _rest(self, number: int) -> None:
         """Wait while this worker is one too many."""
         while self.options.is_adaptive and number >= self.scaler.workers:
-            await asyncio.sleep(DECISION_SECONDS)
+            await asyncio.sleep(self.options.paces.decision_seconds)
 
     def _kept_up(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """A task that goes on after a bug: workers that end one by one would stop the way out in silence."""
@@ -159,7 +173,7 @@ class Exporter:
                     return await work()
                 except Exception:  # noqa: BLE001
                     _log.exception("%s: a worker begins anew after a bug", self.name, extra={"action": "export_bug"})
-                    await asyncio.sleep(BUG_SECONDS)
+                    await asyncio.sleep(self.options.paces.bug_seconds)
 
         return asyncio.create_task(keep_up())
 
@@ -204,7 +218,7 @@ class Exporter:
 
     async def _scale(self) -> None:
         while True:
-            await asyncio.sleep(DECISION_SECONDS)
+            await asyncio.sleep(self.options.paces.decision_seconds)
             now = self._clock.monotonic()
             waiting = self.feed.depth() + self.channel.qsize()
             self._set_workers(self.scaler.decide(waiting, self.delivery.latency.seconds, now))

@@ -46,9 +46,6 @@ from forebay.sendqueue.entry import Entry, Released
 PARTITIONS_MAX = 1000
 LEASE_SECONDS = 15
 """So long the messages of a process that died wait for another one."""
-RENEW_SECONDS = 1.0
-RENEW_AFTER_SECONDS = 4.0
-POLL_SECONDS = 5.0
 ERROR_SECONDS = 1.0
 
 _log = logging.getLogger("forebay.export")
@@ -65,6 +62,12 @@ class GroupFeedOptions:
     held_max: int = 4
     """How many batches may wait for their next attempt before no more are leased."""
     subscription: str = "all"
+    poll_seconds: float = 5.0
+    """How often the queue is looked at again, whatever the waiting room says."""
+    renew_seconds: float = 1.0
+    """How often leases are looked at."""
+    renew_after_seconds: float = 4.0
+    """How old a lease is when it is renewed."""
 
 
 class GroupFeed:
@@ -111,7 +114,7 @@ class GroupFeed:
                     continue
                 if len(self._released) >= self.options.held_max:
                     due = self._released.due_in(self._clock.monotonic()) or 0.01
-                    await self._pause(min(due, RENEW_SECONDS))  # a lease that is lost gives up its place
+                    await self._pause(min(due, self.options.renew_seconds))  # a lease that is lost gives up its place
                     continue
                 try:
                     popped = await self._popped()
@@ -149,7 +152,7 @@ class GroupFeed:
                 return popped
             due = await self._store.seconds_until_due(request)
             visit.look_again_in(due)
-            soon = min([POLL_SECONDS, *([due] if due is not None else []), *self._next_due()])
+            soon = min([options.poll_seconds, *([due] if due is not None else []), *self._next_due()])
             await visit.until_woken(asyncio.get_running_loop().time() + max(soon, 0.01))
         finally:
             visit.leave()
@@ -232,10 +235,11 @@ class GroupFeed:
 
     async def _renew_leases(self) -> None:
         while True:
-            await asyncio.sleep(RENEW_SECONDS)
+            await asyncio.sleep(self.options.renew_seconds)
             now = self._clock.monotonic()
             for number, (lease_id, renewed) in list(self._leases.items()):
-                if now - renewed < RENEW_AFTER_SECONDS or number not in self._leases or number in self._lost:
+                is_young = now - renewed < self.options.renew_after_seconds
+                if is_young or number not in self._leases or number in self._lost:
                     continue
                 try:
                     until_us = await self._store.extend(lease_id, LEASE_SECONDS)

@@ -32,6 +32,7 @@ from forebay.telemetry.ledger import SEND_QUEUE, Account
 FullBehavior = Literal["drop_oldest", "drop_newest", "block"]
 
 FAILOVER_SECONDS = 5.0
+"""How often batches go from the failover queue back to the send queue."""
 FAILOVER_BATCHES = 10
 
 _log = logging.getLogger("forebay.export")
@@ -42,6 +43,7 @@ class QueueFeedOptions:
     full_behavior: FullBehavior = "drop_oldest"
     block_seconds: float = 30.0
     sync_seconds: float = 1.0
+    failover_seconds: float = FAILOVER_SECONDS
 
 
 class QueueFeed:
@@ -253,7 +255,7 @@ class QueueFeed:
 
     async def _drain_failover(self) -> None:
         while True:
-            await asyncio.sleep(FAILOVER_SECONDS)
+            await asyncio.sleep(self._options.failover_seconds)
             try:
                 for _ in range(FAILOVER_BATCHES):
                     if not self._drain_one():

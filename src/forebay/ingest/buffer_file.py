@@ -29,10 +29,16 @@ WRITE_BYTES_MAX = 16 << 20
 """Of appends that share a write. A larger one goes alone."""
 
 
-AT_ONCE_BYTES_MAX = 256 << 10
-SLOW_SECONDS = 0.05
-"""An append at once that takes longer is the last for `REST_SECONDS`. Less may just be a busy processor."""
-REST_SECONDS = 1.0
+class AtOnce(NamedTuple):
+    """Which appends the event loop makes by itself."""
+
+    bytes_max: int = 256 << 10
+    slow_seconds: float = 0.05
+    """One that takes longer is the last for `rest_seconds`. Less may just be a busy processor."""
+    rest_seconds: float = 1.0
+
+
+AT_ONCE = AtOnce()
 
 
 class Rotation(Enum):
@@ -54,7 +60,9 @@ class Adopted(NamedTuple):
 
 
 class BufferFile:
-    def __init__(self, directory: BufferDirectory, kind: BufferKind, files: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, directory: BufferDirectory, kind: BufferKind, files: ThreadPoolExecutor, at_once: AtOnce = AT_ONCE
+    ) -> None:
         self.directory = directory
         self.kind = kind
         self.backlog = Backlog()
@@ -69,6 +77,7 @@ class BufferFile:
         self._appends: Batcher[Work, None] = Batcher(self._write, size_max=WRITE_BYTES_MAX)
         self._may_append = asyncio.Event()
         self._may_append.set()
+        self._at_once = at_once
         self._at_once_from = 0.0
 
     async def append(self, frames: list[bytes], places: list[PartitionKey]) -> None:
@@ -91,12 +100,17 @@ class BufferFile:
     def _append_at_once(self, frames: list[bytes], size: int) -> bool:
         """Whether it was done. Behind appends that wait nothing is done at once, or it would overtake them."""
         began = time.monotonic()
-        if self._is_durable or size > AT_ONCE_BYTES_MAX or began < self._at_once_from or not self._appends.is_idle:
+        if (
+            self._is_durable
+            or size > self._at_once.bytes_max
+            or began < self._at_once_from
+            or not self._appends.is_idle
+        ):
             return False
         is_done = self.directory.append_if_free(self.kind, frames, self._note_known)
         ended = time.monotonic()
-        if ended - began > SLOW_SECONDS:
-            self._at_once_from = ended + REST_SECONDS
+        if ended - began > self._at_once.slow_seconds:
+            self._at_once_from = ended + self._at_once.rest_seconds
         return is_done
 
     async def settled(self) -> None:

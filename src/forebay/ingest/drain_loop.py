@@ -37,8 +37,6 @@ _log = logging.getLogger("forebay.ingest")
 T = TypeVar("T")
 
 HEALTH_SECONDS = 1.0
-STOP_SECONDS_MAX = 10.0
-"""What is not stored by then is stored by the next start."""
 
 
 class DrainLoop:
@@ -72,7 +70,8 @@ class DrainLoop:
         self.failover = BufferFile(self.directory, BufferKind.FAILOVER, self._files)
         self.qos0 = BufferFile(self.directory, BufferKind.QOS0, self._files)
         self.drainers = {
-            file.kind: Drainer(file, self._push_chunk, clock, cipher, on_stored) for file in (self.failover, self.qos0)
+            file.kind: Drainer(file, self._push_chunk, clock, cipher, on_stored, limits.chunk_events)
+            for file in (self.failover, self.qos0)
         }
         self._next_retry = self._next_health = 0.0
         self._is_disk_in_trouble = False
@@ -151,7 +150,7 @@ class DrainLoop:
             self._end_drains(is_ending=False)
             if self.is_store_open and self.health.is_healthy and self.failover.is_owner and not self.is_paused:
                 with contextlib.suppress(ForebayError, DiskTrouble, TimeoutError):
-                    async with asyncio.timeout(STOP_SECONDS_MAX):
+                    async with asyncio.timeout(self._limits.stop_seconds):
                         await try_all(drainer.drain for drainer in self.drainers.values())
         self.directory.release_drain_lock()
         self._files.shutdown()

@@ -49,6 +49,7 @@ class Drainer:
         clock: Clock,
         cipher: Cipher | None,
         on_stored: Callable[[Sequence[PushItem]], None],
+        chunk_events: int,
     ) -> None:
         self.file = file
         self.counts = DrainCounts()
@@ -65,6 +66,7 @@ class Drainer:
         self._clock = clock
         self._cipher = cipher
         self._on_stored = on_stored
+        self._chunk_events = chunk_events
         self._directory = file.directory
 
     @property
@@ -132,7 +134,7 @@ class Drainer:
         trouble: DiskTrouble | None = None
         file = self._directory.open_to_read(path)
         try:
-            read = chunks(file, start, size)
+            read = chunks(file, start, size, events_max=self._chunk_events)
             while (chunk := await asyncio.to_thread(_next, read)) is not None:
                 if self.is_ending:
                     raise DrainEnded

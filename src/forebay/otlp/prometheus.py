@@ -67,7 +67,8 @@ class Converted:
 class Converter:
     """Turns OTLP metrics into remote write requests. May be used by one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, series_max: int = SERIES_MAX) -> None:
+        self._series_max = series_max
         self._encoded: dict[tuple[object, ...], bytes] = {}
 
     def convert(self, body: bytes) -> Converted:
@@ -84,7 +85,7 @@ class Converter:
         """The labels of a series, encoded; `make` gives them when they are not remembered."""
         found = self._encoded.get(key)
         if found is None:
-            if len(self._encoded) >= SERIES_MAX:
+            if len(self._encoded) >= self._series_max:
                 self._encoded.clear()
             found = self._encoded[key] = _encoded_labels(make())
         return found

@@ -27,7 +27,8 @@ class Latency:
 class Scaler:
     """How many workers there should be."""
 
-    def __init__(self, workers_min: int, workers_max: int, workers: int) -> None:
+    def __init__(self, workers_min: int, workers_max: int, workers: int, *, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._idle_seconds = idle_seconds
         self._min, self._max = workers_min, workers_max
         self.workers = min(max(workers, workers_min), workers_max)
         self.adjustments = {"up": 0, "down": 0}
@@ -41,7 +42,7 @@ class Scaler:
             self._quiet_since = now
         if depth > DEPTH_HIGH and latency_seconds <= LATENCY_HIGH_SECONDS:
             self._set(self.workers + 1)
-        elif self._quiet_since is not None and now - self._quiet_since >= IDLE_SECONDS:
+        elif self._quiet_since is not None and now - self._quiet_since >= self._idle_seconds:
             self._quiet_since = now
             self._set(self.workers // 2)
         return self.workers

@@ -53,6 +53,8 @@ class RecordChain:
     """How often each parcel was tried, by its did."""
     inputs: InputColumns = UNKNOWN
     """Where the input has what the step has read; hidden columns among them are for side rows alone."""
+    piece_rows_max: int = PIECE_ROWS_MAX
+    piece_bytes_max: int = PIECE_BYTES_MAX
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opened: list[ChainStep] = []
@@ -62,11 +64,17 @@ class RecordChain:
                 one.step.action.open()
             runs = [_StepRun(one, self) for one in self.steps]
             for batch in batches:
-                for piece in _pieces(batch.rename_columns(self.columns)):
+                for piece in self._pieces(batch.rename_columns(self.columns)):
                     yield from self._run(runs, piece)
         finally:
             for one in reversed(opened):
                 one.step.action.close()
+
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        rows = batch.num_rows
+        at_once = max(1, min(self.piece_rows_max, rows * self.piece_bytes_max // max(batch.nbytes, 1)))
+        for start in range(0, rows, at_once):
+            yield batch.slice(start, at_once)
 
     def _run(self, runs: Sequence[_StepRun], piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         sides = Sides(piece, self.inputs)
@@ -218,10 +226,3 @@ class _StepRun:
 def carried(column: pa.Array, sources: pa.Array, kind: pa.DataType) -> pa.Array:
     """A column of the message for the rows that its records became."""
     return column.take(sources).cast(kind)
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    rows = batch.num_rows
-    at_once = max(1, min(PIECE_ROWS_MAX, rows * PIECE_BYTES_MAX // max(batch.nbytes, 1)))
-    for start in range(0, rows, at_once):
-        yield batch.slice(start, at_once)

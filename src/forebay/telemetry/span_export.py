@@ -38,13 +38,23 @@ _log = logging.getLogger("forebay.telemetry")
 class SpanExport:
     """Runs from `start` to `stop`. Nothing of it raises."""
 
-    def __init__(self, tracer: Tracer, url: str, resource: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        url: str,
+        resource: Mapping[str, str],
+        *,
+        batch_spans: int = BATCH_SPANS,
+        interval_seconds: float = INTERVAL_SECONDS,
+    ) -> None:
         self.sent = 0
         self.failures = 0
         """Requests that failed."""
         self._tracer = tracer
         self._url = url
         self._resource = resource
+        self._batch_spans = batch_spans
+        self._interval_seconds = interval_seconds
         self._task: asyncio.Task[None] | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -67,7 +77,7 @@ class SpanExport:
             self._session = None
 
     async def _run(self) -> None:
-        pause = INTERVAL_SECONDS
+        pause = self._interval_seconds
         while True:
             await self._until_due(pause)
             is_well = True
@@ -79,21 +89,21 @@ class SpanExport:
                     # Also where it was cancelled: what was not delivered is sent at the end.
                     if not is_well:
                         self._put_back(spans)
-                if len(spans) < BATCH_SPANS:
+                if len(spans) < self._batch_spans:
                     break
-            pause = INTERVAL_SECONDS if is_well else min(pause * 2, PAUSE_SECONDS_MAX)
+            pause = self._interval_seconds if is_well else min(pause * 2, PAUSE_SECONDS_MAX)
 
     async def _until_due(self, seconds: float) -> None:
         """Earlier if there is a whole batch, unless the last request failed."""
         looks = max(round(seconds / _LOOK_SECONDS), 1)
         for _ in range(looks):
             await asyncio.sleep(_LOOK_SECONDS)
-            if len(self._tracer.waiting) >= BATCH_SPANS and seconds <= INTERVAL_SECONDS:
+            if len(self._tracer.waiting) >= self._batch_spans and seconds <= self._interval_seconds:
                 return
 
     def _taken(self) -> list[Span]:
         waiting = self._tracer.waiting
-        return [waiting.popleft() for _ in range(min(len(waiting), BATCH_SPANS))]
+        return [waiting.popleft() for _ in range(min(len(waiting), self._batch_spans))]
 
     def _put_back(self, spans: Sequence[Span]) -> None:
         waiting: deque[Span] = self._tracer.waiting

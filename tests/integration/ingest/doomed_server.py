@@ -18,15 +18,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from forebay import assemble
 from forebay.errors import QueueFull
 from forebay.filesystem import File, RealFilesystem
-from forebay.ingest import buffer_directory, drainer, failed_directory
+from forebay.ingest import buffer_directory, failed_directory
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_writes import BufferKind
 from forebay.ingest.drain_loop import DrainLoop
 from forebay.ingest.drainer import Drainer
 from forebay.ingest.failed_directory import FailedDirectory
-from forebay.ingest.frames import chunks
 from forebay.ingest.positions import Positions
 
 CHUNK_EVENTS = 40
@@ -180,7 +180,8 @@ def refuse_first_drains(armed: Path) -> None:
 
 def main() -> None:
     name, count, armed, *words = sys.argv[1:]
-    setattr(drainer, "chunks", functools.partial(chunks, events_max=CHUNK_EVENTS))  # noqa: B010
+    buffer_limits = assemble.buffer_limits
+    assemble.buffer_limits = lambda settings: buffer_limits(settings)._replace(chunk_events=CHUNK_EVENTS)
     if name.startswith("failed-"):
         refuse_first_drains(Path(armed))
     arm(POINTS[name], int(count), Path(armed))

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from fixtures.outage_load import Load, buffers, stored_numbers, until_drained
+from fixtures.waiting import until
 from forebay.broker.messages import PushItem
 from forebay.ingest.event import frames_of
 from forebay.model.ids import minted_id
@@ -181,12 +182,12 @@ async def test_many_events_are_drained_in_order_while_producers_go_on(
             assert (told["pending"], told["dbHealthy"], told["partitionsHeld"]) == (MANY, False, PARTITIONS)
             load = Load(server.url, "orders", producers=PARTITIONS, groups=0)
             await stack.enter_async_context(load.running())
-            await asyncio.sleep(0.2)
+            await load.goes_on(5)
             assert set(load.statuses()) == {"buffered"}
         finally:
             await asyncio.to_thread(postgres.start)
         await until_drained(server.url)
-        await asyncio.sleep(0.2)
+        await until(lambda: "queued" in load.statuses())
     stored = await stored_numbers(server.url, "orders")
     load.check(stored)
     each = MANY // PARTITIONS

@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fixtures.outage_load import Load, buffers, stored_numbers, until_drained
+from fixtures.waiting import until
 from forebay.testing.running_server import FOREBAY, RunningServer
 from forebay.testing.servers import PostgresServer
 from integration.ingest.doomed_server import POINTS
 
 SCRIPT = Path(__file__).with_name("doomed_server.py")
-CALM_SECONDS = 0.2
-AWAY_SECONDS = 0.5
 PASSAGES = {
     "append-before-write": 3,
     "append-half-written": 5,
@@ -42,12 +40,17 @@ def server(database: str, tmp_path: Path) -> Iterator[RunningServer]:
         yield stack.push(RunningServer(tmp_path / "data", store=database))
 
 
-async def until_dead(server: RunningServer, seconds_max: float = 20.0) -> None:
+async def until_dead(server: RunningServer) -> None:
     """Until the process has killed itself. It is not reaped, so its number stays its own."""
-    deadline = time.monotonic() + seconds_max
-    while Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < deadline, f"the point was never passed: {server.errors()}"
-        await asyncio.sleep(0.02)
+
+    def is_dead() -> bool:
+        return Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+    try:
+        await until(is_dead, what="the passage of the point")
+    except AssertionError as error:
+        error.add_note(server.errors())
+        raise
 
 
 def doomed(point: str, server: RunningServer) -> tuple[str, ...]:
@@ -64,11 +67,11 @@ async def outage_with_a_kill(
     """Whoever comes after the killed server has to recover what it left."""
     load = Load(server.url, point, producers=8, groups=1)
     async with load.running():
-        await asyncio.sleep(CALM_SECONDS)
+        await load.goes_on()
         await asyncio.to_thread(postgres.stop, "fast")
         armed_file(server).touch()
         try:
-            await asyncio.sleep(AWAY_SECONDS)
+            await load.goes_on()
         finally:
             await asyncio.to_thread(postgres.start)
         await until_dead(server)

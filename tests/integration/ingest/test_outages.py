@@ -11,12 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fixtures.outage_load import Load, buffers, stored_numbers, until_drained
+from fixtures.outage_load import Load, buffers, stored_numbers, until_away, until_drained
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
-
-AWAY_SECONDS = 3.0
-CALM_SECONDS = 1.5
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +95,16 @@ async def test_outage_loses_duplicates_and_reorders_nothing(
     load = Load(server.url, "orders")
     begin, mode = FAULTS[fault]
     async with load.running():
-        await asyncio.sleep(CALM_SECONDS)
+        await load.goes_on()
         async with asynccontextmanager(begin)(postgres, database, mode):
-            await asyncio.sleep(AWAY_SECONDS)
+            if fault != "restart":
+                await until_away(server.url)
+            await load.goes_on()
             if fault != "restart":
                 told = await buffers(server.url)
                 assert (told["dbHealthy"], told["pending"] > 0, told["partitionsHeld"] > 0) == (False, True, True)
         await until_drained(server.url)
-        await asyncio.sleep(CALM_SECONDS)
+        await load.goes_on()
     load.check(await stored_numbers(server.url, "orders"))
     statuses = load.statuses()
     assert set(statuses) <= {"queued", "buffered"}, statuses

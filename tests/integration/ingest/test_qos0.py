@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fixtures.outage_load import Load, buffers, stored_numbers, until_drained
 from fixtures.running_stores import Http
+from fixtures.waiting import until_told
 from forebay.testing.running_server import FOREBAY, RunningServer
 from forebay.testing.servers import PostgresServer
 from integration.ingest.doomed_server import POINTS
@@ -19,8 +21,6 @@ from integration.ingest.test_outages import FAULTS, database, postgres
 
 __all__ = ["database", "postgres"]
 
-CALM_SECONDS = 0.2
-AWAY_SECONDS = 1.0
 BUFFER_MS = 20
 HOUR_MS = 3_600_000
 QOS0_POINTS = [point for point in POINTS if point.startswith("qos0-")]
@@ -33,6 +33,10 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
         yield stack.push(RunningServer(tmp_path / "data"))
 
 
+async def has_noticed(server: RunningServer) -> bool:
+    return not (await buffers(server.url))["dbHealthy"]
+
+
 @pytest.mark.parametrize("fault", ["kill-9", "read-only"])
 async def test_outage_loses_doubles_and_reorders_nothing(
     fault: str, postgres: PostgresServer, database: str, tmp_path: Path
@@ -41,13 +45,14 @@ async def test_outage_loses_doubles_and_reorders_nothing(
     with RunningServer(tmp_path / "data", store=database) as server:
         load = Load(server.url, "clicks", producers=8, groups=1, buffer_ms=BUFFER_MS)
         async with load.running():
-            await asyncio.sleep(CALM_SECONDS)
+            await load.goes_on()
             async with asynccontextmanager(begin)(postgres, database, mode):
-                await asyncio.sleep(AWAY_SECONDS)
+                await until_told(partial(has_noticed, server))
+                await load.goes_on()
                 assert (await buffers(server.url))["pending"] > 0
                 await asyncio.to_thread(server.kill)
                 await asyncio.to_thread(server.start)  # without its database
-            await asyncio.sleep(CALM_SECONDS)
+            await load.goes_on()
         await until_drained(server.url)
         load.check(await stored_numbers(server.url, "clicks"))
     statuses = load.statuses()
@@ -61,14 +66,14 @@ async def test_kill_at_a_point_loses_doubles_and_reorders_nothing(server: Runnin
     for point, successor in zip(QOS0_POINTS, [*QOS0_POINTS[1:], None], strict=True):
         load = Load(server.url, point, producers=8, groups=1, buffer_ms=BUFFER_MS)
         async with load.running():
-            await asyncio.sleep(CALM_SECONDS)
+            await load.goes_on()
             armed_file(server).touch()
             await until_dead(server)
             server.kill()
             armed_file(server).unlink()
             server.program = doomed(successor, server) if successor else FOREBAY
             await asyncio.to_thread(server.start)
-            await asyncio.sleep(CALM_SECONDS)
+            await load.goes_on()
         # While producers push there is always something pending.
         await until_drained(server.url)
         load.check(await stored_numbers(server.url, point))

@@ -12,11 +12,10 @@ import aiohttp
 import pytest
 
 from fixtures.outage_load import BUSY_SECONDS, Load, Producer, buffers, stored_numbers, until_drained
+from fixtures.waiting import until_told
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
 
-AWAY_SECONDS = 1.5
-CALM_SECONDS = 0.5
 SERVERS = ("first", "second")
 
 
@@ -67,13 +66,14 @@ async def owners(servers: list[RunningServer]) -> list[bool]:
 
 async def until_direct(load: AlternatingLoad) -> None:
     """Both servers are back on the direct way: a while in which nothing else was told."""
-    async with asyncio.timeout(60):
-        while True:
-            for one in load.producers:
-                one.statuses.clear()
-            await asyncio.sleep(CALM_SECONDS)
-            if set(load.statuses()) == {"queued"}:
-                return
+
+    async def is_direct() -> bool:
+        for one in load.producers:
+            one.statuses.clear()
+        await load.goes_on()
+        return set(load.statuses()) == {"queued"}
+
+    await until_told(is_direct, what="nothing but direct pushes")
 
 
 @pytest.mark.parametrize("mode", ["fast", "kill"])
@@ -83,12 +83,12 @@ async def test_outage_seen_by_two_servers_keeps_the_order_of_acceptance(
     assert await owners(servers) == [True, False]
     load = AlternatingLoad([server.url for server in servers], "orders", producers=8, groups=1)
     async with load.running():
-        await asyncio.sleep(CALM_SECONDS)
+        await load.goes_on()
         await asyncio.to_thread(postgres.stop, mode)
-        await asyncio.sleep(AWAY_SECONDS)
+        await load.goes_on()
         await asyncio.to_thread(postgres.start)
         for server in servers:
-            await until_drained(server.url, 20)
+            await until_drained(server.url)
         await until_direct(load)
     load.check(await stored_numbers(servers[0].url, "orders"))
     for server in servers:
@@ -102,25 +102,27 @@ async def test_other_server_takes_over_from_a_killed_owner(
     first, second = servers
     load = AlternatingLoad([second.url, first.url], "orders", producers=8, groups=1)
     async with load.running():
-        await asyncio.sleep(CALM_SECONDS)
+        await load.goes_on()
         await asyncio.to_thread(postgres.stop, "fast")
-        await asyncio.sleep(AWAY_SECONDS)
+        await load.goes_on()
         assert (await buffers(first.url))["isDrainer"]
         await asyncio.to_thread(first.kill)
         load.urls = [second.url]
         await asyncio.to_thread(postgres.start)
-        async with asyncio.timeout(20):
-            while not (await buffers(second.url))["isDrainer"]:
-                await asyncio.sleep(0.02)
-        await until_drained(second.url, 20)
+
+        async def has_taken_over() -> bool:
+            return bool((await buffers(second.url))["isDrainer"])
+
+        await until_told(has_taken_over)
+        await until_drained(second.url)
         await asyncio.to_thread(first.start)
         assert await owners(servers) == [False, True]
         load.urls = [first.url, second.url]
         await asyncio.to_thread(postgres.stop, "fast")
-        await asyncio.sleep(CALM_SECONDS)
+        await load.goes_on()
         await asyncio.to_thread(postgres.start)
         for server in servers:
-            await until_drained(server.url, 20)
+            await until_drained(server.url)
     statuses = load.statuses()
     assert set(statuses) <= {"queued", "buffered", "broken"}, statuses
     assert statuses["buffered"] > 0

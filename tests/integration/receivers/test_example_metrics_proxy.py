@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from fixtures.telemetry import eventually
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PrometheusServer
 from forebay.testing.servers.machine import free_port
@@ -32,16 +32,16 @@ def test_no_second_is_missing_though_prometheus_was_stopped(prometheus: Promethe
         command = [sys.executable, str(EXAMPLE / "push_metrics.py"), *words]
         example = subprocess.Popen(command, stdout=lines, stderr=subprocess.STDOUT)
         try:
-            eventually(lambda: "2 orders pushed" in printed.read_text())
+            wait_until(lambda: "2 orders pushed" in printed.read_text())
             prometheus.stop()
-            eventually(lambda: "4 orders pushed" in printed.read_text())
+            wait_until(lambda: "4 orders pushed" in printed.read_text())
             prometheus.start()
             assert example.wait(60) == 0, printed.read_text()
         finally:
             if example.poll() is None:
                 example.kill()
                 example.wait()
-        eventually(lambda: len(orders(prometheus)) == SECONDS)
+        wait_until(lambda: len(orders(prometheus)) == SECONDS)
     assert orders(prometheus) == [float(number + 1) for number in range(SECONDS)]
 
 

@@ -23,7 +23,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from contract.test_destinations import batch_of
-from fixtures.http_sink import HttpSink, eventually, http_sink
+from fixtures.http_sink import HttpSink, http_sink
+from fixtures.waiting import until
 from forebay.clock import SystemClock
 from forebay.export.batch import CODEC
 from forebay.export.dead_letters import DeadLetters
@@ -95,7 +96,7 @@ async def test_batch_of_which_a_collector_rejects_some_is_confirmed_and_the_reje
         await exporter.start()
         try:
             await feed.push(batch_of(kind))
-            await eventually(lambda: exporter.delivery.counts["sent"] == 1 and feed.is_empty())
+            await until(lambda: exporter.delivery.counts["sent"] == 1 and feed.is_empty())
         finally:
             await exporter.stop(0.0)
     counts = exporter.delivery.counts
@@ -166,7 +167,7 @@ destinations:
             port = ports["grpc" if protocol == "grpc" else "http"]
             body = request_with_deltas().SerializeToString()
             assert await asyncio.to_thread(told_over, protocol, port, body) == (4, WHY)
-            await eventually(lambda: len(sink.received) == 1)
+            await until(lambda: len(sink.received) == 1)
             metrics = await asyncio.to_thread(_metrics, running.url)
         finally:
             await asyncio.to_thread(running.stop)

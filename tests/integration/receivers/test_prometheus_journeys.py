@@ -20,9 +20,9 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
-from fixtures.http_sink import eventually as until
 from fixtures.http_sink import http_sink
-from fixtures.telemetry import QUICK_QUEUE, Proxy, eventually, gauges, now_ms, remote_write
+from fixtures.telemetry import QUICK_QUEUE, Proxy, gauges, now_ms, remote_write
+from fixtures.waiting import until, wait_until
 from forebay.ingest.receivers.otlp_http import PROTOBUF
 from forebay.testing.servers import PrometheusServer
 from forebay.testing.servers.machine import free_port
@@ -57,7 +57,7 @@ class Pusher:
 
     def check_all_stored(self, prometheus: PrometheusServer) -> None:
         expected = sorted(self.accepted.items())
-        eventually(lambda: len(self.stored(prometheus)) >= len(expected))
+        wait_until(lambda: len(self.stored(prometheus)) >= len(expected))
         assert self.stored(prometheus) == expected
 
 
@@ -73,14 +73,14 @@ def test_every_sample_arrives_once_though_prometheus_is_away_and_forebay_stops_m
         pusher.push(5)
         prometheus.pause()
         pusher.push(5)
-        eventually(lambda: failures(proxy, "timeout") > 0)
+        wait_until(lambda: failures(proxy, "timeout") > 0)
         prometheus.resume()
         pusher.push(5)
         prometheus.restart("kill")
         pusher.push(5)
         prometheus.stop()
         pusher.push(20)
-        eventually(lambda: failures(proxy, "network") > 0)
+        wait_until(lambda: failures(proxy, "network") > 0)
         spilled = proxy.metric("queue_spillover_total", destination="prometheus")
         assert spilled >= 12 if mode == "hybrid" else spilled == 0
         assert exported_from(proxy) == ("send queue (hybrid, fifo)" if mode == "hybrid" else "send queue (memory)")
@@ -93,7 +93,7 @@ def test_every_sample_arrives_once_though_prometheus_is_away_and_forebay_stops_m
         pusher.push(5)
         pusher.check_all_stored(prometheus)
         assert proxy.metric("export_dead_letters", destination="prometheus") == 0
-        eventually(lambda: proxy.metric("queue_size", destination="prometheus") == 0)
+        wait_until(lambda: proxy.metric("queue_size", destination="prometheus") == 0)
 
 
 @pytest.mark.parametrize("mode", ["memory", "disk"])
@@ -107,21 +107,21 @@ def test_kill_9_loses_what_is_in_memory_and_at_most_the_last_sync_interval_of_a_
         pusher = Pusher(proxy, f"killed_{mode}")
         # Some are stored already when the server is killed, and their confirmation may not be on disk yet.
         pusher.push(20)
-        eventually(lambda: len(pusher.stored(prometheus)) == 20)
+        wait_until(lambda: len(pusher.stored(prometheus)) == 20)
         prometheus.pause()
         pusher.push(20)
         if mode != "memory":
             # Of two syncs from now on the first may have begun before the last push. A skipped one has nothing to do.
             done, skipped = syncs(proxy), skipped_syncs(proxy)
-            eventually(lambda: syncs(proxy) >= done + 2 or skipped_syncs(proxy) > skipped)
+            wait_until(lambda: syncs(proxy) >= done + 2 or skipped_syncs(proxy) > skipped)
         pusher.push(20)
         killed = time.monotonic()
         proxy.server.kill()
         prometheus.resume()
         proxy.server.start()
         pusher.push(1)
-        eventually(lambda: max(pusher.accepted) in dict(pusher.stored(prometheus)))
-        eventually(lambda: proxy.metric("queue_size", destination="prometheus") == 0)
+        wait_until(lambda: max(pusher.accepted) in dict(pusher.stored(prometheus)))
+        wait_until(lambda: proxy.metric("queue_size", destination="prometheus") == 0)
     stored = pusher.stored(prometheus)
     assert set(stored) <= set(pusher.accepted.items())
     lost = sorted(set(pusher.accepted) - dict(stored).keys())
@@ -167,10 +167,10 @@ def test_no_push_of_an_sdk_is_missing_after_an_outage_of_prometheus_with_a_kill_
         shop.push(5)
         prometheus.stop()
         shop.push(10)
-        eventually(lambda: failures(proxy, "network") > 0)
+        wait_until(lambda: failures(proxy, "network") > 0)
         # Of two syncs from now on the first may have begun before the last push. A skipped one has nothing to do.
         done, skipped = syncs(proxy), skipped_syncs(proxy)
-        eventually(lambda: syncs(proxy) >= done + 2 or skipped_syncs(proxy) > skipped)
+        wait_until(lambda: syncs(proxy) >= done + 2 or skipped_syncs(proxy) > skipped)
         proxy.server.kill()
         meanwhile = pool.submit(shop.push, 1)
         proxy.server.start()
@@ -178,9 +178,9 @@ def test_no_push_of_an_sdk_is_missing_after_an_outage_of_prometheus_with_a_kill_
         shop.push(5)
         assert proxy.metric("queue_size", destination="prometheus") >= 16
         prometheus.start()
-        eventually(lambda: sdk_orders(prometheus) == [float(number + 1) for number in range(shop.pushed)])
+        wait_until(lambda: sdk_orders(prometheus) == [float(number + 1) for number in range(shop.pushed)])
         assert shop.pushed == 21
-        eventually(lambda: proxy.metric("queue_size", destination="prometheus") == 0)
+        wait_until(lambda: proxy.metric("queue_size", destination="prometheus") == 0)
 
 
 def sdk_orders(prometheus: PrometheusServer) -> list[float]:
@@ -198,13 +198,13 @@ def test_through_a_queue_and_an_export_nothing_is_lost_by_an_outage_with_a_kill_
     with Proxy(tmp_path, settings, receivers={"otlp_http": "queue:otlp"}) as proxy:
         pusher = Pusher(proxy, "durable")
         pusher.push(20)
-        eventually(lambda: len(pusher.stored(prometheus)) > 0)
+        wait_until(lambda: len(pusher.stored(prometheus)) > 0)
         pusher.push(20)
         proxy.server.kill()  # some are under way, some are stored and not acknowledged
         proxy.server.start()
         prometheus.stop()
         pusher.push(20)
-        eventually(lambda: proxy.metric("queue_retry_failure_total", destination="metrics", error_type="network") > 0)
+        wait_until(lambda: proxy.metric("queue_retry_failure_total", destination="metrics", error_type="network") > 0)
         pusher.push(1)
         proxy.server.kill()
         proxy.server.start()
@@ -228,7 +228,7 @@ async def test_kill_9_of_a_hybrid_queue_loses_what_is_in_memory_and_keeps_what_h
         spilled = proxy.metric("queue_spillover_total", destination="sink")
         assert 10 <= spilled <= 14
         skipped = proxy.metric("fastqueue_meta_sync_skip_total", destination="sink")
-        eventually(lambda: proxy.metric("fastqueue_meta_sync_skip_total", destination="sink") > skipped)
+        wait_until(lambda: proxy.metric("fastqueue_meta_sync_skip_total", destination="sink") > skipped)
         proxy.server.kill()
         async with http_sink(port=port) as sink:
             await asyncio.to_thread(proxy.server.start)

@@ -16,6 +16,7 @@ import pytest
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
+from fixtures.waiting import until
 from forebay.clock import SystemClock
 from forebay.errors import BatchTooLarge, SendQueueFull, StoreUnavailable
 from forebay.export.batch import CODEC, ExportBatch
@@ -233,9 +234,7 @@ async def test_requests_that_wait_together_hold_no_more_than_stated() -> None:
     large = value.SerializeToString()
     async with http(Slow()) as (receiver, url):
         holding = [asyncio.create_task(told(f"{url}/v1/metrics", large)) for _ in range(2)]
-        async with asyncio.timeout(60):
-            while receiver._in_flight.bytes < 2 * len(large):
-                await asyncio.sleep(0.01)
+        await until(lambda: receiver._in_flight.bytes >= 2 * len(large))
         status, headers, _ = await told(f"{url}/v1/metrics", large)
         assert (status, headers["Retry-After"]) == (429, str(RETRY_SECONDS))
         goes_on.set()

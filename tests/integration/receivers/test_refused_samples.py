@@ -13,7 +13,6 @@ from fixtures.telemetry import now_ms
 from forebay.clock import SystemClock
 from forebay.export.batch import ExportBatch
 from forebay.export.destination import Receipt
-from forebay.export.destinations import refused_samples
 from forebay.export.destinations.refused_samples import REFUSALS_MAX, REQUESTS_MAX, layers
 from forebay.export.destinations.remote_write import RemoteWriteDestination
 from forebay.export.http_sender import HttpOptions
@@ -106,14 +105,13 @@ async def test_what_is_refused_as_a_whole_takes_few_requests() -> None:
     assert len(sink.attempts) == 1 + REFUSALS_MAX
 
 
-async def test_search_has_an_end_and_the_batch_is_not_given_up_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused_samples, "REQUESTS_MAX", 20)
-    answers: list[int | Told] = [REFUSAL, REFUSAL, 200, *[REFUSAL] * 100]
+async def test_search_has_an_end_and_the_batch_is_not_given_up_quietly() -> None:
+    answers: list[int | Told] = [REFUSAL, REFUSAL, 200, *[REFUSAL] * 2 * REQUESTS_MAX]
     async with http_sink(HttpSink(answers=answers)) as sink, opened(sink.url) as destination:
-        with pytest.raises(SendFailed, match="20 requests") as failed:
-            await sent(destination, request("x", [(f"s{n}", 1, 1.0) for n in range(64)]))
+        with pytest.raises(SendFailed, match=f"{REQUESTS_MAX} requests") as failed:
+            await sent(destination, request("x", [(f"s{n}", 1, 1.0) for n in range(2 * REQUESTS_MAX)]))
     assert failed.value.error is ErrorClass.CLIENT_ERROR
-    assert len(sink.attempts) == 1 + 20 < REQUESTS_MAX
+    assert len(sink.attempts) == 1 + REQUESTS_MAX
 
 
 async def test_outage_between_two_pieces_is_an_outage() -> None:

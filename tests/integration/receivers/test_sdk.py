@@ -36,7 +36,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from fixtures.telemetry import PROTOBUF, Proxy, eventually, gauges, now_ms, post, remote_write
+from fixtures.telemetry import PROTOBUF, Proxy, gauges, now_ms, post, remote_write
+from fixtures.waiting import wait_until
 from forebay.otlp.protobufs import WriteRequest
 from forebay.testing.servers import PrometheusServer
 
@@ -117,7 +118,7 @@ def test_sdk_over_http_to_queues_and_from_there_to_prometheus(proxy: Proxy, prom
         found = prometheus.samples('{__name__=~"http_orders.*",job="shop",instance="i1"}')
         return {labels: of[-1][1] for labels, of in found.items()}
 
-    eventually(lambda: len(values()) >= 3)
+    wait_until(lambda: len(values()) >= 3)
     by_name = {
         (json.loads(labels)["__name__"], json.loads(labels).get("le")): value for labels, value in values().items()
     }
@@ -138,7 +139,7 @@ def test_sdk_over_grpc_through_a_send_queue(proxy: Proxy) -> None:
         bodies = [base64.b64decode(message["data"]) for message in proxy.messages("kept")]
         return tuple(any(text in body for body in bodies) for text in (b"grpc.orders", b"grpc-span", b"grpc-log"))
 
-    eventually(lambda: everything() == (True, True, True))
+    wait_until(lambda: everything() == (True, True, True))
     # The SDK pushes its metrics once more when it is shut down.
     assert proxy.metric("receiver_requests_total", receiver="otlp_grpc", status="200") == 4
     assert proxy.metric("receiver_items_total", receiver="otlp_grpc", kind="metrics") == 4
@@ -175,7 +176,7 @@ def test_every_encoding_in_protobuf_and_json_arrives_in_prometheus(proxy: Proxy,
     def arrived() -> int:
         return len(prometheus.samples("encoded"))
 
-    eventually(lambda: arrived() == 2 * len(ENCODINGS))
+    wait_until(lambda: arrived() == 2 * len(ENCODINGS))
     assert set(map(str, prometheus.samples("encoded").values())) == {str([(at_ms, 1.0)])}
 
 
@@ -191,7 +192,7 @@ def test_remote_write_in_is_remote_write_out(proxy: Proxy, prometheus: Prometheu
     body = bytes(cramjam.snappy.compress_raw(write.SerializeToString()))
     answer = post(proxy.url("remote_write", "/api/v1/write"), body, {**PROTOBUF, "Content-Encoding": "snappy"})
     assert (answer.status, answer.headers["Forebay-Receipt"]) == (204, "memory")
-    eventually(lambda: len(prometheus.samples("written")) == 20)
+    wait_until(lambda: len(prometheus.samples("written")) == 20)
     assert all(of == [(start_ms + at, float(at)) for at in range(5)] for of in prometheus.samples("written").values())
     assert proxy.metric("receiver_items_total", receiver="remote_write", kind="remote_write") == 100
 

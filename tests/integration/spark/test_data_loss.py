@@ -12,8 +12,9 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from fixtures.fix_spark import RETENTION, Queues, finished, forget_last_commit, wait_for
+from fixtures.fix_spark import RETENTION, Queues, finished, forget_last_commit
 from fixtures.running_stores import fresh
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 
 STORES = ["embedded", "postgres"]
@@ -138,14 +139,14 @@ def test_stream_without_a_group_holds_what_is_finished_and_a_gap_is_told(
         keep(own, seen, completedRetentionSeconds=1)
         own.put_numbers(seen, 0, 1)
         finish(own, seen)
-        wait_for(partial(is_emptied, own, seen))
+        wait_until(partial(is_emptied, own, seen))
     assert "removedSeq" not in bounds(own, queue)
     # Longer than a busy machine needs between the word to the server and the read.
     assert counting.run(holdRetention="6s") == list(range(1, 31))
     own.put_numbers(queue, 31, 61)
     finish(own, queue)
     own.ask("POST", f"/api/v1/consumer-groups/workers/queues/{queue}/partitions/slow/seek", {"seq": 1})
-    wait_for(lambda: bounds(own, queue).get("removedSeq") == 61)
+    wait_until(lambda: bounds(own, queue).get("removedSeq") == 61)
     own.put_numbers(queue, 61, 65)
     with pytest.raises(StreamingQueryException, match=rf"queue '{queue}' between seq 32 and 61 are gone"):
         counting.run()
@@ -173,7 +174,7 @@ def test_frame_is_a_snapshot_of_the_moment_it_was_loaded(
     assert frame.union(frame.where("seq > 5")).count() == 15
     assert reading.load().count() == 30
     keep(own, queue, retentionSeconds=1)
-    wait_for(lambda: bounds(own, queue)["firstSeq"] == 31)
+    wait_until(lambda: bounds(own, queue)["firstSeq"] == 31)
     with pytest.raises(PySparkException, match=rf"messages 1-10 of queue '{queue}' are gone"):
         frame.where("seq > 1").count()
     assert lenient.where("seq > 1").count() == 0

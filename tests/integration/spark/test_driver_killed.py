@@ -7,10 +7,6 @@ is held there. When all of them stand, the driver is killed: the points cost one
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +14,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.fix_spark import Queues, finished, wait_for
+from fixtures.fix_spark import Queues, finished
 from fixtures.running_stores import fresh
-from fixtures.spark_processes import short_lived
+from fixtures.spark_processes import kill_when_held
 from fixtures.watched_way import Held, Kind, Moment, Point, WatchedWay
 from forebay.testing.running_server import RunningServer
 
@@ -77,31 +73,8 @@ def copies(spark_server: RunningServer, tmp_path_factory: pytest.TempPathFactory
             way = open_ways.enter_context(WatchedWay(spark_server, [POINTS[name]], held[name], closes=True))
             spoken.append(copy.spoken(way.url))
         (folder / "copies.json").write_text(json.dumps(spoken))
-        _run_until_held_and_kill(folder, held)
+        kill_when_held(PROGRAM, folder / "copies.json", held, SECONDS_MAX)
     return made
-
-
-def _run_until_held_and_kill(folder: Path, held: dict[str, Held]) -> None:
-    log = folder / "driver.log"
-    with log.open("w") as output:
-        driver = subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(folder / "copies.json")],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, **short_lived(folder)},
-        )
-    try:
-        wait_for(lambda: driver.poll() is not None or all(one.reached.is_set() for one in held.values()), SECONDS_MAX)
-        waiting = [name for name, one in held.items() if not one.reached.is_set()]
-        assert not waiting, f"not reached: {waiting}\n{log.read_text()[-3000:]}"
-    finally:
-        # Python and the Java that it started are one group of processes: nothing of the driver gets to clean up.
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-        for one in held.values():
-            one.release()
 
 
 @pytest.mark.parametrize("point", POINTS)

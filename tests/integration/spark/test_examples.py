@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.fix_spark import Queues, forget_last_commit, wait_for
+from fixtures.fix_spark import Queues, forget_last_commit
+from fixtures.waiting import wait_until
 from forebay.spark import register
 from forebay.testing.running_server import RunningServer
 
@@ -80,14 +81,14 @@ def test_clicks_are_counted_per_minute_and_region(tmp_path: Path) -> None:
             stderr=subprocess.STDOUT,
         )
     try:
-        wait_for(lambda: "forebay: serving " in printed.read_text() or up.poll() is not None, SECONDS_MAX)
+        wait_until(lambda: "forebay: serving " in printed.read_text() or up.poll() is not None, SECONDS_MAX)
         assert up.poll() is None, printed.read_text()
         server = RunningServer(tmp_path / "unused")
         server.url = printed.read_text().split("forebay: serving ")[1].split(" ")[0]
         queues = Queues(server)
         ran("sh", str(EXAMPLES / "clicks" / "push-clicks.sh"), folder=tmp_path, url=server.url)
-        wait_for(lambda: queues.size("clicks-per-minute") >= MINUTE_REGIONS, SECONDS_MAX)
-        wait_for(lambda: queues.size("clicks-unreadable"), SECONDS_MAX)
+        wait_until(lambda: queues.size("clicks-per-minute") >= MINUTE_REGIONS, SECONDS_MAX)
+        wait_until(lambda: queues.size("clicks-unreadable"), SECONDS_MAX)
         pushed = documents(queues, "clicks")
         counted = documents(queues, "clicks-per-minute")
         found = {(datetime.fromisoformat(row["minute"]), row["region"]): (row["clicks"], row["ms"]) for row in counted}

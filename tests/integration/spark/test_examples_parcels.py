@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PrometheusServer
 from forebay.testing.servers.machine import free_port
@@ -52,7 +53,7 @@ def up(settings: Path, *words: str) -> Iterator[RunningServer]:
     with printed.open("w") as lines:
         process = subprocess.Popen(command, cwd=folder, env=environ(), stdout=lines, stderr=subprocess.STDOUT)
     try:
-        wait_for(lambda: "forebay: serving " in printed.read_text() or process.poll() is not None, SECONDS_MAX)
+        wait_until(lambda: "forebay: serving " in printed.read_text() or process.poll() is not None, SECONDS_MAX)
         assert process.poll() is None, printed.read_text()
         server = RunningServer(folder / "unused")
         server.url = printed.read_text().split("forebay: serving ")[1].split(" ")[0]
@@ -86,8 +87,8 @@ def test_fewer_series_reach_prometheus_with_the_sums_over_the_pods(
             found = prometheus.samples("orders_total")
             return {labels: [value for _, value in samples] for labels, samples in found.items()}
 
-        wait_for(lambda: sum(map(len, orders().values())) >= 2 * PUSHED_SECONDS, SECONDS_MAX)
-        wait_for(lambda: states(queues, "governor") == {"COMPLETE"}, SECONDS_MAX)
+        wait_until(lambda: sum(map(len, orders().values())) >= 2 * PUSHED_SECONDS, SECONDS_MAX)
+        wait_until(lambda: states(queues, "governor") == {"COMPLETE"}, SECONDS_MAX)
         found = {json.loads(labels)["route"]: values for labels, values in orders().items()}
         assert found == {route: [3.0 * n for n in range(1, PUSHED_SECONDS + 1)] for route in ("/cart", "/checkout")}
         assert all("pod" not in json.loads(labels) for labels in orders())
@@ -105,13 +106,13 @@ def test_clicks_are_enriched_and_reach_the_warehouse_once(tmp_path: Path) -> Non
         push = ["sh", str(folder / "push-clicks.sh")]
         subprocess.run(push, env=environ(FOREBAY_URL=server.url), check=True, capture_output=True, timeout=SECONDS_MAX)
         # The warehouse is not there yet: the clicks are in its outbox, and their parcels wait for it.
-        wait_for(lambda: queues.size(".export.warehouse") == 300, SECONDS_MAX)
+        wait_until(lambda: queues.size(".export.warehouse") == 300, SECONDS_MAX)
         assert states(queues, "enrichment") == {"IN_FLIGHT"}
         with taken.open("w") as lines:
             command = [sys.executable, str(folder / "warehouse.py"), "--port", str(port)]
             warehouse = subprocess.Popen(command, stdout=lines)
         try:
-            wait_for(lambda: states(queues, "enrichment") == {"COMPLETE"}, SECONDS_MAX)
+            wait_until(lambda: states(queues, "enrichment") == {"COMPLETE"}, SECONDS_MAX)
         finally:
             warehouse.kill()
             warehouse.wait()

@@ -13,9 +13,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from fixtures.fix_spark import RETENTION, Queues, finished, wait_for
+from fixtures.fix_spark import RETENTION, Queues, finished
 from fixtures.flow_control import ScriptedControl
 from fixtures.running_stores import fresh
+from fixtures.waiting import wait_until
 from fixtures.watched_way import Kind, Moment, Point, WatchedWay, process_at
 from forebay.flows import Flow, QueueSink, Source
 from forebay.flows.supervision import State
@@ -107,7 +108,7 @@ class Overtaken:
         path = f"/api/v1/arrow/queues/{self._queue}/range"
         end = self._queues.ask("GET", path)["nextSeq"]
         self._keep(1)
-        wait_for(lambda: self._queues.ask("GET", path)["firstSeq"] == end)
+        wait_until(lambda: self._queues.ask("GET", path)["firstSeq"] == end)
         self._keep(0)
         self._queues.put_numbers(self._queue, 100, 105)
 
@@ -171,14 +172,14 @@ def test_flow_whose_server_is_away_restarts_until_it_is_back_and_writes_each_row
         return state() is State.RUNNING and worker.reports()[0].rows >= rows
 
     try:
-        wait_for(lambda: has_read(100))
+        wait_until(lambda: has_read(100))
         mortal_server.kill()
-        wait_for(lambda: state() is State.RESTARTING)
+        wait_until(lambda: state() is State.RESTARTING)
         assert "failed for 1 s" in worker.reports()[0].cause
         mortal_server.start()
         queues.put_numbers("numbers", 100, 150)
         # The cursor comes one step behind the rows: it is moved when Spark asks for the batch after them.
-        wait_for(lambda: has_read(150) and queues.lag("patient", "numbers") == 0)
+        wait_until(lambda: has_read(150) and queues.lag("patient", "numbers") == 0)
     finally:
         worker.stop()
     assert sorted(map(int, queues.payloads("copies"))) == list(range(150))

@@ -20,9 +20,10 @@ import pyarrow.dataset
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from fixtures.fix_spark import Queues, forget_last_commit, wait_for
+from fixtures.fix_spark import Queues, forget_last_commit
 from fixtures.flow_control import ScriptedControl
 from fixtures.running_stores import fresh
+from fixtures.waiting import wait_until
 from forebay.flows import (
     ActionContext,
     ClassAction,
@@ -225,12 +226,12 @@ def test_flow_from_the_latest_misses_no_bad_record_behind_its_first_good_one(
         pushing = producer.submit(produce)
         running = SparkRunner(spark, Connection((spark_server.url,))).start(flow, FlowDirectory(tmp_path, flow.name))
         try:
-            wait_for(lambda: running.check().rows >= 20)
+            wait_until(lambda: running.check().rows >= 20)
             is_over.set()
             pushing.result()
             last = next(numbers) - 1
-            wait_for(lambda: running.check() and {b"bad %d" % last} <= set(queues.payloads(flow.errors_to)))
-            wait_for(lambda: {"n": last} in documents(queues, flow.output_queues[0]))
+            wait_until(lambda: running.check() and {b"bad %d" % last} <= set(queues.payloads(flow.errors_to)))
+            wait_until(lambda: {"n": last} in documents(queues, flow.output_queues[0]))
         finally:
             is_over.set()
             running.stop()
@@ -393,14 +394,14 @@ def test_flow_that_does_not_compile_fails_alone_and_paused_flows_go_on_where_the
         }
         assert "no_such_column" in worker.reports()[0].cause
         queues.put_numbers(fine.source.queue, 0, 10)
-        wait_for(lambda: _is_there(queues, fine) and copied(10))
-        wait_for(lambda: copied(10) and any(line.startswith(f"{fine.name}: batch ") for line in told))
+        wait_until(lambda: _is_there(queues, fine) and copied(10))
+        wait_until(lambda: copied(10) and any(line.startswith(f"{fine.name}: batch ") for line in told))
         control.pause(fine.name)
         worker.step()
         assert worker.reports()[1].state is State.PAUSED
         queues.put_numbers(fine.source.queue, 10, 20)
         control.resume(fine.name)
-        wait_for(lambda: copied(20))
+        wait_until(lambda: copied(20))
         assert sorted(map(int, queues.payloads(str(fine.output_queues[0])))) == list(range(20))
     finally:
         worker.stop()

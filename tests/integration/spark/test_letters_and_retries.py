@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
 from fixtures.parcel_flows import FINISHED, Run, a_flow, documents, history, json_source
+from fixtures.waiting import wait_until
 from forebay.cli.flow_retry import retry
 from forebay.flows import ClassAction, Flow, SqlAction
 from forebay.testing.running_server import RunningServer
@@ -89,7 +90,7 @@ def test_letters_say_what_they_hold_and_of_which_message(
     for flow in flows.values():
         queues.put_numbers(flow.source.queue, 0, 12)
     with working(*flows.values(), lanes=3) as worker:
-        wait_for(lambda: worker.check() or all(queues.size(flow.errors_to) == 1 for flow in flows.values()))
+        wait_until(lambda: worker.check() or all(queues.size(flow.errors_to) == 1 for flow in flows.values()))
     for name, (flow, expected) in CASES.items():
         [letter] = queues.rows(flow.errors_to)
         told = json.loads(letter["headers"])
@@ -144,9 +145,9 @@ def test_records_that_failed_behind_an_isolated_action_are_brought_back_alone(
     before = {parcel["did"] for parcel in parcels(flow)}
     with working(mended) as worker:
         retry(flow.name, spark_server.url)
-        wait_for(lambda: worker.check() or queues.size(out) == 40)
+        wait_until(lambda: worker.check() or queues.size(out) == 40)
         retry(flow.name, spark_server.url)
-        wait_for(lambda: all(parcel["state"] in FINISHED for parcel in parcels(flow)))
+        wait_until(lambda: all(parcel["state"] in FINISHED for parcel in parcels(flow)))
     rows = {row["n"]: row for row in documents(queues, out)}
     assert (queues.size(out), sorted(rows)) == (40, list(range(40)))
     same = ("at", "exact", "raw", "nan")
@@ -171,7 +172,7 @@ def test_a_record_behind_a_projection_is_brought_back_as_its_message(
     mended = replace(flow, actions=(parse, replace(REFUSES, params={"is_mended": True})))
     with working(mended) as worker:
         retry(flow.name, spark_server.url)
-        wait_for(lambda: worker.check() or queues.size(flow.output_queues[0]) == 12)
+        wait_until(lambda: worker.check() or queues.size(flow.output_queues[0]) == 12)
     assert sorted(row["n"] for row in documents(queues, flow.output_queues[0])) == list(range(12))
     assert Counter(queues.payloads(flow.source.queue)) == Counter([*(b"%d" % n for n in range(12)), b"7"])
 

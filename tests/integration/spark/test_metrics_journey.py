@@ -9,9 +9,10 @@ from typing import Any
 import cramjam
 from pyspark.sql import SparkSession
 
-from fixtures.http_sink import eventually, http_sink
+from fixtures.http_sink import http_sink
 from fixtures.metrics_requests import points
 from fixtures.telemetry import QUICK_QUEUE, Proxy, gauges, remote_write
+from fixtures.waiting import until
 from forebay.flows import ClassAction, Flow, QueueSink, Source
 from forebay.flows.flow_directory import FlowDirectory
 from forebay.otlp.kinds import Kind
@@ -64,7 +65,7 @@ async def test_metrics_reach_destinations_of_both_protocols_without_the_label_th
         for flow in (a_flow("to_otlp", "otlp-out"), a_flow("to_remote_write", "series-out")):
             runner.start(flow, FlowDirectory(tmp_path / "flows", flow.name)).wait()
         async with http_sink(port=port) as sink:
-            await eventually(lambda: len(sink.received) == 3)
+            await until(lambda: len(sink.received) == 3)
     bodies = [one.body for one in sink.received if one.path == "/v1/metrics"]
     assert [points(body) for body in bodies] == [points(gauges("load", {1000: 1.5, 2000: 2.5}, {"region": "eu"}))]
     labels = {"__name__": "load", "region": "eu"}

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fixtures.fix_page import VIEWS, Watched
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
 from fixtures.running_stores import Http
+from fixtures.waiting import wait_until
 from integration.spark.test_examples_parcels import up
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def test_flows_and_workers_are_seen_and_paused_beside_forebay_up(browser_page: P
             http.push("clicks", *[{"user": "ann", "ms": number} for number in range(21)])
         watched = Watched(browser_page, server.url)
         page = watched.open("/")
-        wait_for(lambda: queues.size("slow-clicks") == 10 and queues.size("watched-clicks") == 21, SECONDS_MAX)
+        wait_until(lambda: queues.size("slow-clicks") == 10 and queues.size("watched-clicks") == 21, SECONDS_MAX)
         for view in VIEWS:
             watched.open(view.replace("orders", "clicks"))
             watched.shot(f"up-{view}")
@@ -52,7 +53,7 @@ def test_flows_and_workers_are_seen_and_paused_beside_forebay_up(browser_page: P
         page.get_by_role("button", name="Pause watched").click()
         page.get_by_role("dialog").get_by_role("button", name="Pause", exact=True).click()
         page.wait_for_selector("[aria-label='Resume watched']")
-        wait_for(lambda: queues.ask("GET", "/api/v1/flows/watched")["report"]["state"] == "paused", SECONDS_MAX)
+        wait_until(lambda: queues.ask("GET", "/api/v1/flows/watched")["report"]["state"] == "paused", SECONDS_MAX)
         page = watched.open("/parcels?flow=clicks&state=COMPLETE")
         page.locator("[aria-label=Parcels] tbody a").first.click()
         page.wait_for_url("**/parcels/*")

@@ -7,10 +7,6 @@ is at its point, it is held there. When all of them stand, the driver is killed:
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,9 +17,10 @@ import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
 from fixtures.running_stores import fresh
-from fixtures.spark_processes import short_lived
+from fixtures.spark_processes import kill_when_held
+from fixtures.waiting import wait_until
 from fixtures.watched_way import Held, Kind, Moment, Point, WatchedWay
 from forebay.flows import ClassAction, Flow, QueueSink, Source, Table, TableSink
 from forebay.flows.chains import spec_of
@@ -74,7 +71,7 @@ def flows(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> di
             way = open_ways.enter_context(WatchedWay(server, [points[name]], held[name], closes=True))
             given.append({"url": way.url, "spec": spec_of(flow)})
         (folder / "flows.json").write_text(json.dumps(given))
-        _run_until_held_and_kill(folder, held)
+        kill_when_held(PROGRAM, folder / "flows.json", held, SECONDS_MAX, PYTHONPATH=str(Path(__file__).parent))
     return made
 
 
@@ -86,30 +83,6 @@ def _a_flow(number: int, point: str, folder: Path) -> Flow:
     if point in TABLES:
         sink = TableSink(table=Table(path=str(folder / point), partition_by=TABLES[point]))
     return Flow(name=name, source=source, actions=(action,), sink=sink)
-
-
-def _run_until_held_and_kill(folder: Path, held: dict[str, Held]) -> None:
-    log = folder / "driver.log"
-    here = str(Path(__file__).parent)
-    with log.open("w") as output:
-        driver = subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(folder / "flows.json")],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, **short_lived(folder), "PYTHONPATH": here},
-        )
-    try:
-        wait_for(lambda: driver.poll() is not None or all(one.reached.is_set() for one in held.values()), SECONDS_MAX)
-        waiting = [name for name, one in held.items() if not one.reached.is_set()]
-        assert not waiting, f"not reached: {waiting}\n{log.read_text()[-3000:]}"
-    finally:
-        # Python and the Java that it started are one group of processes: nothing of the driver gets to clean up.
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-        for one in held.values():
-            one.release()
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -162,7 +135,7 @@ def _finish(flow: Flow, spark: SparkSession, server: RunningServer, queues: Queu
         return {one["state"] for one in _parcels(queues, flow)} == {"COMPLETE"}
 
     try:
-        wait_for(is_over)
+        wait_until(is_over)
     finally:
         worker.stop()
     assert time.monotonic() - began < LEASE_SECONDS + 30, "no parcel waits much longer than its lease"

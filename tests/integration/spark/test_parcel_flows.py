@@ -13,9 +13,10 @@ import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
 from fixtures.parcel_flows import Run, a_flow, documents, history, json_source, put_json
 from fixtures.running_stores import fresh
+from fixtures.waiting import wait_until
 from forebay.flows import (
     ClassAction,
     Flow,
@@ -178,7 +179,7 @@ def test_with_on_error_skip_a_record_that_fails_is_left_out_and_counted(
     assert queues.size(flow.errors_to) == 0
     skipped = [history(queues, one["did"])[-1].get("filtered") or 0 for one in found]
     assert skipped == [0, 1, 0]
-    wait_for(lambda: counted(queues, flow) == {"rows": 300, "badRows": 0, "skippedRows": 1, "cause": ""})
+    wait_until(lambda: counted(queues, flow) == {"rows": 300, "badRows": 0, "skippedRows": 1, "cause": ""})
 
 
 def test_with_on_error_fail_only_the_parcel_of_the_record_is_in_error(queues: Queues, run: Run) -> None:
@@ -188,7 +189,7 @@ def test_with_on_error_fail_only_the_parcel_of_the_record_is_in_error(queues: Qu
     assert [one["state"] for one in found] == ["COMPLETE", "ERROR", "COMPLETE"]
     assert "DIVIDE_BY_ZERO" in found[1]["error"]
     assert len(documents(queues, flow.output_queues[0])) == 200
-    wait_for(lambda: counted(queues, flow)["rows"] == 200)
+    wait_until(lambda: counted(queues, flow)["rows"] == 200)
     assert counted(queues, flow)["cause"].startswith("1 parcel in ERROR, the newest: ")
 
 
@@ -213,7 +214,7 @@ def test_a_flow_that_does_not_compile_any_more_goes_on_as_it_was_defined_last(
     old = a_flow(SqlAction(name="mark", sql="SELECT 'old' AS version FROM input"))
     queues.put_numbers(old.source.queue, 0, 100)
     with working(old):
-        wait_for(lambda: queues.size(old.output_queues[0]) == 100)
+        wait_until(lambda: queues.size(old.output_queues[0]) == 100)
     broken = Flow(
         name=old.name,
         source=old.source,
@@ -223,7 +224,7 @@ def test_a_flow_that_does_not_compile_any_more_goes_on_as_it_was_defined_last(
     with working(broken) as worker:
         assert [report.state for report in worker.reports()] == [State.FAILED]
         queues.put_numbers(old.source.queue, 100, 200)
-        wait_for(lambda: queues.size(old.output_queues[0]) == 200)
+        wait_until(lambda: queues.size(old.output_queues[0]) == 200)
     assert Counter(one["version"] for one in documents(queues, old.output_queues[0])) == {"old": 200}
 
 
@@ -237,7 +238,7 @@ def test_parcels_are_worked_on_as_they_were_cut(
     queues.put_numbers(old.source.queue, 0, 100)
     with working(old, lanes=1, lease_parcels=1):
         queues.ask("POST", f"/api/v1/dispatch/flows/{old.name}/pause", {})
-    wait_for(lambda: sum(one["messages"] for one in parcels(old)) == 100)
+    wait_until(lambda: sum(one["messages"] for one in parcels(old)) == 100)
     new = Flow(
         name=old.name,
         source=old.source,
@@ -247,7 +248,7 @@ def test_parcels_are_worked_on_as_they_were_cut(
     with working(new) as worker:
         queues.put_numbers(old.source.queue, 100, 200)
         queues.ask("POST", f"/api/v1/dispatch/flows/{old.name}/resume", {})
-        wait_for(lambda: worker.check() is None and queues.size(old.output_queues[0]) == 200)
+        wait_until(lambda: worker.check() is None and queues.size(old.output_queues[0]) == 200)
     assert Counter(one["version"] for one in documents(queues, old.output_queues[0])) == {"old": 100, "new": 100}
 
 
@@ -275,17 +276,17 @@ def test_what_a_worker_is_at_is_shown_by_the_server_and_named_on_sparks_pages(
         return [task for task in tasks if task["actionClass"] == "parcel_actions.WaitsForASign"]
 
     with working(flow) as worker:
-        wait_for(lambda: worker.check() or running())
+        wait_until(lambda: worker.check() or running())
         [task] = running()
         [parcel] = parcels(flow)
         assert (task["actionName"], task["did"]) == ("look", parcel["did"])
         assert task["appName"].startswith("worker")
-        wait_for(lambda: worker.check() or any(flow.name in text for text in described_jobs(spark)))
+        wait_until(lambda: worker.check() or any(flow.name in text for text in described_jobs(spark)))
         [text] = {text for text in described_jobs(spark) if flow.name in text}
         assert text.startswith(f"{flow.name} / look / lease ")
         (tmp_path / "go").touch()
-        wait_for(lambda: worker.check() or queues.size(flow.output_queues[0]) == 10)
-        wait_for(lambda: worker.check() or running() == [])
+        wait_until(lambda: worker.check() or queues.size(flow.output_queues[0]) == 10)
+        wait_until(lambda: worker.check() or running() == [])
 
 
 def described_jobs(spark: SparkSession) -> list[str]:
@@ -327,7 +328,7 @@ def test_a_timer_gives_a_row_at_its_times(
         source=Source(cron="* * * * * *"),
     )
     with working(flow) as worker:
-        wait_for(lambda: worker.check() or queues.size(flow.output_queues[0]) >= 2)
+        wait_until(lambda: worker.check() or queues.size(flow.output_queues[0]) >= 2)
     assert {row["has_time"] for row in documents(queues, flow.output_queues[0])} == {True}
     queues.ask("POST", f"/api/v1/dispatch/flows/{flow.name}/stop", {})
 
@@ -343,7 +344,7 @@ def test_errors_of_a_flow_are_the_source_of_another(
     queues.put_numbers(failing.source.queue, 100, 200)
     with working(caught) as worker:
         [parcel] = run(failing)
-        wait_for(lambda: worker.check() or queues.size(caught.output_queues[0]) == 100)
+        wait_until(lambda: worker.check() or queues.size(caught.output_queues[0]) == 100)
     assert parcel["state"] == "ERROR"
     assert sorted(int(row["text"]) for row in documents(queues, caught.output_queues[0])) == list(range(100, 200))
 
@@ -362,9 +363,9 @@ def test_records_of_several_queues_in_one_lease_are_not_taken_for_each_other(
     for flow, payloads in zip(failing, ([b"1", b"0", b"1000"], [b"2000", b"2", b"3"]), strict=True):
         queues.put(flow.source.queue, {"payload": payloads})
         run(flow)
-    wait_for(lambda: len(parcels(caught)) == 2)
+    wait_until(lambda: len(parcels(caught)) == 2)
     with working(caught, lanes=1) as worker:
-        wait_for(lambda: worker.check() or {one["state"] for one in parcels(caught)} == {"COMPLETE"})
+        wait_until(lambda: worker.check() or {one["state"] for one in parcels(caught)} == {"COMPLETE"})
     told = {row["payload"]: json.loads(row["headers"])["queue"] for row in queues.rows(caught.errors_to)}
     first, second = (flow.source.queue for flow in failing)
     assert told == {b"0": first, b"1000": first, b"2000": second}
@@ -405,7 +406,7 @@ def test_what_an_action_asks_may_be_away_longer_than_the_attempts_last(
     flow = a_flow(action, retry=Retry(max_attempts=2, delay=timedelta(milliseconds=100), multiplier=1.0))
     queues.put_numbers(flow.source.queue, 0, 50)
     with working(flow) as worker:
-        wait_for(lambda: worker.check() or any(one["attempts"] > 3 for one in parcels(flow)))
+        wait_until(lambda: worker.check() or any(one["attempts"] > 3 for one in parcels(flow)))
         (tmp_path / "there").touch()
-        wait_for(lambda: worker.check() or queues.size(flow.output_queues[0]) == 50)
+        wait_until(lambda: worker.check() or queues.size(flow.output_queues[0]) == 50)
     assert queues.size(flow.errors_to) == 0

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.fix_spark import RETENTION, Queues, wait_for
+from fixtures.fix_spark import RETENTION, Queues
+from fixtures.waiting import wait_until
 from forebay.flows import Flow, QueueSink, Retry, Source, SqlAction
 from forebay.flows.worker import FlowFailed
 from forebay.spark.options import Connection
@@ -107,7 +108,7 @@ def test_damaged_record_and_a_queue_that_is_made_again_are_errors_or_left_out_an
             found = [*parcels(queues, strict), *parcels(queues, lenient)]
             return len(found) == 4 and all(parcel["state"] in FINISHED for parcel in found)
 
-        wait_for(is_over)
+        wait_until(is_over)
     failed, whole = parcels(queues, strict)
     assert [failed["state"], whole["state"]] == ["ERROR", "COMPLETE"]
     assert f"messages of queue '{QUEUE}' between seq 101 and 130 are gone" in failed["error"]

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
 from fixtures.spark_processes import bare_python, free_port, master, worker
+from fixtures.waiting import wait_until
 from fixtures.worker_process import WorkerProcess
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer, ValkeyServer
@@ -84,16 +85,16 @@ def test_a_cluster_that_loses_a_worker_an_executor_a_server_and_its_warm_tier_gi
             WorkerProcess(tmp_path / "one", given, environ) as doomed,
             WorkerProcess(tmp_path / "two", given, environ) as lasting,
         ):
-            wait_for(lambda: is_well(doomed) and is_well(lasting) and queues.size("squares") > 0, SECONDS_MAX)
+            wait_until(lambda: is_well(doomed) and is_well(lasting) and queues.size("squares") > 0, SECONDS_MAX)
             doomed.kill()
             lost.kill()
             first.kill()
             valkey_server.stop("kill")
             put(queues, MESSAGES // 2, MESSAGES)
-            wait_for(lambda: is_well(lasting) and queues.size("squares") > MESSAGES // 2, SECONDS_MAX)
+            wait_until(lambda: is_well(lasting) and queues.size("squares") > MESSAGES // 2, SECONDS_MAX)
             valkey_server.start()
             postgres_server.restart()
-            wait_for(lambda: is_well(lasting) and is_over(queues), SECONDS_MAX)
+            wait_until(lambda: is_well(lasting) and is_over(queues), SECONDS_MAX)
             assert lasting.stop() == 0
         expected = [n for n in range(MESSAGES) if n != 13 and n % 400 != 7]
         found = [json.loads(payload) for payload in queues.payloads("squares")]

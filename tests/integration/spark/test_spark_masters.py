@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
 from fixtures.running_stores import fresh
 from fixtures.spark_processes import (
     SPARK_HOME,
@@ -25,6 +25,7 @@ from fixtures.spark_processes import (
     submitting,
     worker,
 )
+from fixtures.waiting import wait_until
 from forebay.spark import find_java
 from forebay.testing.running_server import RunningServer
 
@@ -46,10 +47,10 @@ class Job:
         self._log = log
 
     def wait_for(self, line: str) -> None:
-        wait_for(lambda: self.is_well() and line in self.lines(), SECONDS_MAX)
+        wait_until(lambda: self.is_well() and line in self.lines(), SECONDS_MAX)
 
     def wait_for_line_with(self, text: str) -> None:
-        wait_for(lambda: self.is_well() and text in self._log.read_text(), SECONDS_MAX)
+        wait_until(lambda: self.is_well() and text in self._log.read_text(), SECONDS_MAX)
 
     def is_well(self) -> bool:
         if self._process.poll() not in (None, 0):
@@ -230,9 +231,9 @@ def test_cluster_that_loses_a_worker_and_a_server_runs_a_job_and_a_flow_on_two_s
             lost.kill()
             first.kill()
             squares = [{"word": f"w{n}", "square": n * n} for n in events if n % 3]
-            wait_for(lambda: running.is_well() and queues.lag("job", "numbers") == 0, SECONDS_MAX)
-            wait_for(lambda: running.is_well() and queues.lag("squares", "events") == 0, SECONDS_MAX)
-            wait_for(lambda: running.is_well() and queues.size("squares.errors") == 2, SECONDS_MAX)
+            wait_until(lambda: running.is_well() and queues.lag("job", "numbers") == 0, SECONDS_MAX)
+            wait_until(lambda: running.is_well() and queues.lag("squares", "events") == 0, SECONDS_MAX)
+            wait_until(lambda: running.is_well() and queues.size("squares.errors") == 2, SECONDS_MAX)
             (tmp_path / "STOP").touch()
             running.wait_for("stopped")
         assert numbered(queues, "copies") == list(numbers)

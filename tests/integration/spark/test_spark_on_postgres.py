@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
 from fixtures.running_stores import Http, fresh
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
 from integration.spark.test_spark_reading import table
@@ -34,7 +35,7 @@ def test_buffered_messages_reach_a_stream_once_and_in_order(
         postgres_server.stop("immediate")
         statuses += [http.push(copying.source, n, partition="p")[0]["status"] for n in range(10, 40)]
         postgres_server.start()
-        wait_for(lambda: http.get("/api/v1/status/buffers").json["pending"] == 0)
+        wait_until(lambda: http.get("/api/v1/status/buffers").json["pending"] == 0)
         statuses += [http.push(copying.source, n, partition="p")[0]["status"] for n in range(40, 50)]
         assert statuses == ["queued"] * 10 + ["buffered"] * 30 + ["queued"] * 10
         assert sum(copying.run()) == 40

@@ -13,8 +13,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from fixtures.fix_spark import Queues, wait_for
+from fixtures.fix_spark import Queues
 from fixtures.running_stores import fresh
+from fixtures.waiting import wait_until
 from forebay.testing.running_server import RunningServer
 
 COLUMNS = "seq BIGINT, partition STRING, transaction_id STRING, trace_id STRING, headers STRING, created_at TIMESTAMP"
@@ -62,9 +63,9 @@ def test_payload_is_read_as_string(spark: SparkSession, spark_server: RunningSer
 def test_offsets_and_times_bound_a_table(spark: SparkSession, spark_server: RunningServer, queues: Queues) -> None:
     queue = fresh()
     queues.put_numbers(queue, 1, 6)
-    wait_for(lambda: datetime.now(UTC) > queues.rows(queue)[-1]["created_at"])
+    wait_until(lambda: datetime.now(UTC) > queues.rows(queue)[-1]["created_at"])
     between = datetime.now(UTC)
-    wait_for(lambda: datetime.now(UTC) > between)
+    wait_until(lambda: datetime.now(UTC) > between)
     queues.put_numbers(queue, 6, 11)
 
     def read(**options: object) -> list[int]:
@@ -164,7 +165,7 @@ def test_lost_messages_fail_the_read_or_are_skipped(
     queue = fresh()
     queues.put_numbers(queue, 1, 11)
     queues.ask("POST", "/api/v1/configure", {"queue": queue, "options": {"retentionSeconds": 1}})
-    wait_for(lambda: queues.ask("GET", f"/api/v1/arrow/queues/{queue}/range")["firstSeq"] == 11)
+    wait_until(lambda: queues.ask("GET", f"/api/v1/arrow/queues/{queue}/range")["firstSeq"] == 11)
     queues.ask("POST", "/api/v1/configure", {"queue": queue, "options": {"retentionSeconds": 0}})
     queues.put_numbers(queue, 11, 16)
     begin: dict[str, Any] = {"startingOffsets": '{"seq": 4}'}

@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from fixtures.fix_spark import Queues, finished, forget_last_commit, wait_for
+from fixtures.fix_spark import Queues, finished, forget_last_commit
 from fixtures.running_stores import fresh
+from fixtures.waiting import wait_until
 from forebay.spark import OptionsRefused
 from forebay.testing.running_server import RunningServer
 
@@ -124,7 +125,7 @@ def test_stream_from_the_latest_begins_where_the_queue_ended_while_producers_go_
         pushing = producer.submit(produce)
         query = copying.start()
         try:
-            wait_for(lambda: queues.size(copying.target) >= 20 or not query.isActive)
+            wait_until(lambda: queues.size(copying.target) >= 20 or not query.isActive)
         finally:
             is_over.set()
             query.stop()
@@ -160,7 +161,7 @@ def test_lost_messages_fail_the_stream_or_are_skipped(copying: Copying, queues: 
     assert copying.run() == [10]
     queues.put_numbers(copying.source, 10, 20)
     queues.ask("POST", "/api/v1/configure", {"queue": copying.source, "options": {"retentionSeconds": 1}})
-    wait_for(lambda: queues.ask("GET", f"/api/v1/arrow/queues/{copying.source}/range")["firstSeq"] == 21)
+    wait_until(lambda: queues.ask("GET", f"/api/v1/arrow/queues/{copying.source}/range")["firstSeq"] == 21)
     queues.ask("POST", "/api/v1/configure", {"queue": copying.source, "options": {"retentionSeconds": 0}})
     queues.put_numbers(copying.source, 20, 25)
     with pytest.raises(StreamingQueryException, match=rf"messages 11-20 of queue '{copying.source}' are gone"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forebay.access import failed_attempts
-from forebay.access.failed_attempts import FailedAttempts, network_of
+from forebay.access.failed_attempts import ADDRESSES_MAX, PROVEN_MAX, FailedAttempts, network_of
 
 
 def wrong(attempts: FailedAttempts, address: str, times: int, now: float) -> None:
@@ -50,15 +49,14 @@ def test_same_wrong_key_over_and_over_counts_once() -> None:
     assert attempts.seconds_to_wait("10.0.0.1", "d", 50.0) == 60
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_attempts, "ADDRESSES_MAX", 10)
-    monkeypatch.setattr(failed_attempts, "PROVEN_MAX", 10)
+def test_memory_is_bounded() -> None:
     attempts = FailedAttempts(1, 60.0)
-    for number in range(100):
-        attempts.note_wrong(f"10.0.0.{number}", "w", 0.0)
-        attempts.note_right(f"10.0.0.{number}", "d")
-    assert (len(attempts._failures), len(attempts._proven)) == (10, 10)
-    assert attempts.seconds_to_wait("10.0.0.99", "e", 0.0) > 0
+    addresses = [f"10.0.{number >> 8}.{number & 255}" for number in range(ADDRESSES_MAX + PROVEN_MAX)]
+    for address in addresses:
+        attempts.note_wrong(address, "w", 0.0)
+        attempts.note_right(address, "d")
+    assert (len(attempts._failures), len(attempts._proven)) == (ADDRESSES_MAX, PROVEN_MAX)
+    assert attempts.seconds_to_wait(addresses[-1], "e", 0.0) > 0
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from fixtures.dispatch_faults import FLOW, RECORDS, bad_requests
 from fixtures.intakes import intake_of
 from fixtures.scripted_dispatcher import DEFINITION, PARCEL, STATUS, ScriptedDispatcher
+from fixtures.waiting import until
 from forebay.api.app import App
 from forebay.api.exchange import Request, Response
 from forebay.api.service import Service
@@ -144,7 +145,7 @@ async def test_a_lease_that_waits_is_answered_when_there_is_one(api: Api) -> Non
     waiting = asyncio.create_task(
         api.send("POST", "/api/v1/dispatch/lease", {"worker": "w", "classes": ["*"], "wait": 60_000})
     )
-    await asyncio.sleep(0.01)
+    await until(lambda: api.dispatcher.asked)
     assert not waiting.done()
     api.dispatcher.leases = [LEASE]
     api.dispatcher.leased.set()
@@ -154,20 +155,20 @@ async def test_a_lease_that_waits_is_answered_when_there_is_one(api: Api) -> Non
 async def test_a_worker_that_vanishes_while_it_waits_is_waited_for_no_longer(api: Api) -> None:
     request = api.request("POST", "/api/v1/dispatch/lease", {"worker": "w", "classes": ["*"], "wait": 60_000})
     waiting = asyncio.create_task(api.app.answer(request))
-    await asyncio.sleep(0.01)
+    await until(lambda: api.dispatcher.asked)
     request.stream.lose()
-    assert await asyncio.wait_for(waiting, 5) is None
+    assert await asyncio.wait_for(waiting, 60) is None
     assert [name for name, _ in api.dispatcher.asked] == ["lease"]
 
 
 async def test_what_was_leased_for_a_worker_that_vanished_is_given_back(api: Api) -> None:
     request = api.request("POST", "/api/v1/dispatch/lease", {"worker": "w", "classes": ["*"], "wait": 60_000})
     waiting = asyncio.create_task(api.app.answer(request))
-    await asyncio.sleep(0.01)
+    await until(lambda: api.dispatcher.asked)
     api.dispatcher.leases = [LEASE]
     api.dispatcher.leased.set()
     request.stream.lose()
-    assert await asyncio.wait_for(waiting, 5) is None
+    assert await asyncio.wait_for(waiting, 60) is None
     assert api.dispatcher.leases or api.last() == ("release", "lease-1")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.served_app import Client, Served, on_uvloop, served, tls_contexts, until
-from forebay.api import connections as connections_module
+from fixtures.waiting import settled
 from forebay.api.connections import KEEP_ALIVE_SECONDS
 from forebay.api.exchange import Request, Response
 
@@ -79,9 +79,8 @@ async def test_first_byte_of_a_request_has_time_of_its_own() -> None:
 
 
 async def _arrived(server: Served) -> None:
-    """What was sent is where it should be: on a loopback some turns of the event loop are enough."""
     await until(lambda: len(server.connections) == 1)
-    await asyncio.sleep(0.05)
+    await server.has_heard_all()
 
 
 @on_uvloop
@@ -101,12 +100,11 @@ async def test_body_that_does_not_go_on_is_given_up() -> None:
     async with served(at_once) as server:
         client = await server.client()
         await client.send(POST + b"0")
-        await until(lambda: len(server.connections) == 1)
-        await asyncio.sleep(0.05)
+        await _arrived(server)
         for _ in range(3):
             later(server, KEEP_ALIVE_SECONDS - 1)
             await client.send(b"1")
-            await asyncio.sleep(0.05)
+            await server.has_heard_all()
         assert len(server.connections) == 1
         later(server, KEEP_ALIVE_SECONDS + 1)
         await until(lambda: not len(server.connections))
@@ -129,10 +127,8 @@ async def test_answer_that_is_not_taken_is_given_up() -> None:
 
 
 @on_uvloop
-async def test_timer_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections_module, "KEEP_ALIVE_SECONDS", 0)
-    monkeypatch.setattr(connections_module, "SWEEP_SECONDS", 0)
-    async with served(at_once) as server:
+async def test_timer_looks_by_itself() -> None:
+    async with served(at_once, keep_alive_seconds=0, sweep_seconds=0) as server:
         client = await server.client()
         first = (await client.ask(GET)).headers["date"]
         assert await client.rest() == b""
@@ -154,7 +150,7 @@ async def test_stop_closes_the_idle_and_lets_the_others_finish() -> None:
         await busy.send(GET)
         await sending.send(POST + b"0123")
         await until(lambda: slow.begun == 2 and len(server.connections) == 3)
-        stopping = await _stopping(server, 30)
+        stopping = await _stopping(server, 60)
         assert await idle.rest() == b""
         assert not stopping.done()
         await sending.send(b"456789")
@@ -187,9 +183,9 @@ async def test_stop_waits_for_requests_whose_clients_have_gone() -> None:
         await client.send(GET)
         await until(lambda: slow.begun)
         client.close()
-        await asyncio.sleep(0.05)
-        stopping = await _stopping(server, 30)
-        await asyncio.sleep(0.05)
+        await server.has_heard_the_end()
+        stopping = await _stopping(server, 60)
+        await settled(50)
         assert not stopping.done()
         slow.go_on.set()
         await stopping

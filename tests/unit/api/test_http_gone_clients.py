@@ -15,6 +15,7 @@ import pytest
 from fixtures.intakes import intake_of
 from fixtures.scripted_dispatcher import ScriptedDispatcher
 from fixtures.served_app import Client, Served, on_both_loops, on_uvloop, served, tls_contexts, until
+from fixtures.waiting import settled
 from forebay.api import http_protocol
 from forebay.api.app import App
 from forebay.api.body_stream import HELD_BYTES_MAX
@@ -81,7 +82,8 @@ async def test_nothing_is_popped_for_who_has_gone_whatever_it_sent_behind_its_po
 async def _poll_and_leave(broker: Broker, server: Served, client: Client, behind: bytes, leave: Leave) -> None:
     await client.send(POLL % b"&autoAck=true" + behind)
     await until(lambda: len(broker.room) == 1)
-    await asyncio.sleep(0.05)
+    await server.has_heard_all()
+    await settled()
     assert len(broker.room) == 1
     leave(client)
     await until(lambda: not len(broker.room))

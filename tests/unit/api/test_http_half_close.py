@@ -13,6 +13,7 @@ import pytest
 from fixtures.intakes import intake_of
 from fixtures.scripted_dispatcher import ScriptedDispatcher
 from fixtures.served_app import CHUNKED, echo, on_both_loops, on_uvloop, served, tls_contexts, until
+from fixtures.waiting import settled
 from forebay.api.app import App
 from forebay.api.exchange import ClientGone, Request, Response, StreamedResponse
 from forebay.api.http_protocol import REQUESTS_IN_LINE_MAX
@@ -50,7 +51,7 @@ async def test_what_came_whole_is_answered_and_then_the_connection_ends(count: i
         await client.send(b"".join([GET % number for number in range(count)]))
         client.end_sending()
         await until(lambda: slow.begun)
-        await asyncio.sleep(0.05)
+        await server.has_heard_the_end()
         slow.go_on.set()
         assert [(await client.answer()).body for _ in range(count)] == [b"/%d" % number for number in range(count)]
         assert await client.rest() == b""
@@ -74,7 +75,7 @@ async def test_what_came_in_part_is_not_begun(unfinished: bytes) -> None:
         await client.send(GET % 0 + GET % 1 + unfinished)
         client.end_sending()
         await until(lambda: slow.begun)
-        await asyncio.sleep(0.05)
+        await server.has_heard_the_end()
         slow.go_on.set()
         assert [(await client.answer()).body for _ in range(2)] == [b"/0", b"/1"]
         assert await client.rest() == b""
@@ -100,10 +101,10 @@ async def test_who_reads_a_body_that_will_not_come_hears_that_its_client_has_gon
         if has_begun_reading:
             may_read.set()
         await client.send(POST + b"01234")
-        await until(lambda: len(server.connections))
-        await asyncio.sleep(0.05)
+        await server.has_heard_all()
+        await settled()  # a handler that may read has begun to
         client.end_sending()
-        await asyncio.sleep(0.05)
+        await server.has_heard_the_end()
         may_read.set()
         assert await client.rest() == b""
         assert heard == ["gone"]
@@ -117,7 +118,7 @@ async def test_fault_behind_what_came_whole_is_told() -> None:
         await client.send(GET % 0 + b"rubbish\r\n\r\n")
         client.end_sending()
         await until(lambda: slow.begun)
-        await asyncio.sleep(0.05)
+        await server.has_heard_the_end()
         slow.go_on.set()
         assert [(await client.answer()).status for _ in range(2)] == [200, 400]
         assert await client.rest() == b""
@@ -141,7 +142,7 @@ async def test_large_answers_arrive_whole() -> None:
         client = await server.client()
         await client.send(GET % 0 + GET % 1)
         client.end_sending()
-        await asyncio.sleep(0.05)
+        await server.has_heard_the_end()
         assert [len((await client.answer()).body) for _ in range(2)] == [size, size]
         assert await client.rest() == b""
 
@@ -167,9 +168,9 @@ async def test_stop_waits_for_what_is_still_to_be_answered() -> None:
         await client.send(GET % 0)
         client.end_sending()
         await until(lambda: slow.begun)
-        await asyncio.sleep(0.05)
-        stopping = asyncio.create_task(server.connections.stop(10))
-        await asyncio.sleep(0.05)
+        await server.has_heard_the_end()
+        stopping = asyncio.create_task(server.connections.stop(60))
+        await settled(50)
         assert not stopping.done()
         slow.go_on.set()
         assert (await client.answer()).body == b"/0"
@@ -177,18 +178,22 @@ async def test_stop_waits_for_what_is_still_to_be_answered() -> None:
 
 
 class SlowStore(MemoryStore):
-    """Gives a client the time to say that it sends no more."""
+    """Pops when it is told to: a client has the time to say that it sends no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = asyncio.Event()
 
     async def pop(self, request: PopRequest) -> Popped:
-        await asyncio.sleep(0.05)
+        await self.go_on.wait()
         return await super().pop(request)
 
 
-async def _app() -> tuple[App, WaitingRoom]:
+async def _app() -> tuple[App, WaitingRoom, SlowStore]:
     room, store = WaitingRoom(asyncio.get_running_loop()), SlowStore()
     await store.open(room.on_available)
     clock, intake = SystemClock(), intake_of(store, SystemClock())
-    return App(Service(store, room, clock, intake, is_started=True, dispatcher=ScriptedDispatcher())), room
+    return App(Service(store, room, clock, intake, is_started=True, dispatcher=ScriptedDispatcher())), room, store
 
 
 def _push(transaction_id: str) -> bytes:
@@ -198,19 +203,22 @@ def _push(transaction_id: str) -> bytes:
 
 @on_both_loops
 async def test_pushes_and_pops_that_do_not_wait_are_answered() -> None:
-    app, _ = await _app()
+    app, _, store = await _app()
     async with served(app) as server:
         client = await server.client()
         pop = WAITING.replace(b"wait=true", b"wait=false")
         await client.send(_push("a") + pop + pop + b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
         client.end_sending()
+        await server.has_heard_the_end()
+        store.go_on.set()
         assert [(await client.answer()).status for _ in range(4)] == [201, 200, 204, 200]
         assert await client.rest() == b""
 
 
 @on_both_loops
 async def test_who_waits_for_a_message_has_gone() -> None:
-    app, room = await _app()
+    app, room, store = await _app()
+    store.go_on.set()
     async with served(app) as server:
         client = await server.client()
         await client.send(WAITING + _push("a"))
@@ -223,12 +231,14 @@ async def test_who_waits_for_a_message_has_gone() -> None:
 
 @on_both_loops
 async def test_wait_that_would_begin_only_then_does_not_begin_and_what_was_before_it_is_answered() -> None:
-    app, _ = await _app()
+    app, _, store = await _app()
     async with served(app) as server:
         client = await server.client()
         other = WAITING.replace(b"wait=true", b"wait=false").replace(b"/q?", b"/other?")
         await client.send(other + _push("a") + WAITING + _push("b"))
         client.end_sending()
+        await server.has_heard_the_end()
+        store.go_on.set()
         assert [(await client.answer()).status for _ in range(2)] == [204, 201]
         assert await client.rest() == b""
         await until(lambda: not len(server.connections))
@@ -245,7 +255,7 @@ async def test_in_tls_it_is_the_end_of_everything(tmp_path: Path, caplog: pytest
         await client.send(GET % 0 + GET % 1)
         await until(lambda: slow.begun)
         client.close()
-        await asyncio.sleep(0.05)
+        await server.has_heard_the_end()
         slow.go_on.set()
         await until(lambda: not len(server.connections))
         assert slow.begun == [b"/0"]

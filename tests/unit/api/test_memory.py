@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fixtures.intakes import intake_of
 from fixtures.scripted_dispatcher import ScriptedDispatcher
 from fixtures.served_app import CHUNKED, Client, on_uvloop, served, until
+from fixtures.waiting import settled
 from forebay.api.app import App
 from forebay.api.bodies import PAYLOAD_BYTES_MAX
 from forebay.api.exchange import INLINE_BYTES_MAX, ClientGone, Request, Response
@@ -77,10 +78,10 @@ async def test_turns_come_in_order_and_a_large_one_is_not_starved() -> None:
     await asyncio.sleep(0)
     assert (admitted, memory.waiting) == ([], 3), "2 would fit, and would be the first of many"
     memory.give_back(8 * MIB)
-    await asyncio.sleep(0.01)
+    await settled()
     assert admitted == [16]
     memory.give_back(4 * MIB)
-    await asyncio.sleep(0.01)
+    await settled()
     assert (admitted, memory.used, memory.waiting) == ([16, 2], 18 * MIB, 1)
     memory.give_back(16 * MIB)
     await asyncio.gather(*waiting)

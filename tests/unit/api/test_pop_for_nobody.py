@@ -8,6 +8,7 @@ import pytest
 
 from fixtures.intakes import intake_of
 from fixtures.scripted_dispatcher import ScriptedDispatcher
+from fixtures.waiting import settled
 from forebay.api.app import App
 from forebay.api.exchange import Request
 from forebay.api.service import Service
@@ -47,11 +48,6 @@ class Client:
         self._request.stream.lose()
 
 
-async def settled() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("is_gone", [True, False])
 @pytest.mark.parametrize("query", ["batch=9", "batch=9&wait=true", "batch=9&wait=true&autoAck=true"])
 async def test_claim_for_nobody_is_given_back(query: str, is_gone: bool) -> None:
@@ -60,16 +56,16 @@ async def test_claim_for_nobody_is_given_back(query: str, is_gone: bool) -> None
     if "wait" not in query:
         await store.push([PushItem("q", "p", b"1", "a")])
     client = Client(store, room, query)
-    await settled()
+    await settled(10)
     if "wait" in query:
         assert len(room) == 1
         await store.push([PushItem("q", "p", b"1", "a")])
-    await asyncio.wait_for(store.has_claimed.wait(), 10)
+    await asyncio.wait_for(store.has_claimed.wait(), 60)
     if is_gone:
         client.go_away()
-        await settled()
+        await settled(10)
     store.may_answer.set()
-    answer = await asyncio.wait_for(client.task, 10)
+    answer = await asyncio.wait_for(client.task, 60)
     assert (None if answer is None else answer.status) == (None if is_gone else 200)
     again = await store.pop(PopRequest(queue="q"))
     assert [(message.transaction_id, message.attempts) for message in again.messages] == ([("a", 1)] if is_gone else [])
@@ -79,10 +75,10 @@ async def test_claim_for_nobody_is_given_back(query: str, is_gone: bool) -> None
 async def test_who_goes_while_it_waits_is_out_of_its_line_and_not_answered() -> None:
     store, room = SlowStore(), WaitingRoom(asyncio.get_running_loop())
     client = Client(store, room, "wait=true")
-    await settled()
+    await settled(10)
     assert len(room) == 1
     client.go_away()
-    assert await asyncio.wait_for(client.task, 10) is None
+    assert await asyncio.wait_for(client.task, 60) is None
     assert len(room) == 0
     room.close()
 
@@ -91,10 +87,10 @@ async def test_what_is_acknowledged_on_delivery_at_the_first_look_is_at_most_onc
     store, room = SlowStore(), WaitingRoom(asyncio.get_running_loop())
     await store.push([PushItem("q", "p", b"1", "a")])
     client = Client(store, room, "autoAck=true")
-    await asyncio.wait_for(store.has_claimed.wait(), 10)
+    await asyncio.wait_for(store.has_claimed.wait(), 60)
     client.go_away()
-    await settled()
+    await settled(10)
     store.may_answer.set()
-    await asyncio.wait_for(client.task, 10)
+    await asyncio.wait_for(client.task, 60)
     assert (await store.pop(PopRequest(queue="q"))).messages == []
     room.close()

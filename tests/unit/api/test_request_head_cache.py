@@ -9,11 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from forebay.api import request_head_cache
 from forebay.api.body_stream import BODY_BYTES_MAX
 from forebay.api.exchange import Request
 from forebay.api.problems import Problem
-from forebay.api.request_head_cache import RequestHeadCache
+from forebay.api.request_head_cache import KEPT_BYTES_MAX, RequestHeadCache
 from forebay.api.request_parser import RequestParser
 
 GET = b"GET /a?b=c HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -119,10 +118,9 @@ def test_head_that_came_in_pieces_or_behind_another_is_not_learnt() -> None:
     assert heads.find(POST) is None
 
 
-def test_long_heads_are_not_kept_and_of_many_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_head_cache, "HEADS_MAX", 3)
-    heads = RequestHeadCache()
-    long = b"GET /%b HTTP/1.1\r\n\r\n" % (b"x" * request_head_cache.KEPT_BYTES_MAX)
+def test_long_heads_are_not_kept_and_of_many_no_more_than_the_limit() -> None:
+    heads = RequestHeadCache(heads_max=3)
+    long = b"GET /%b HTTP/1.1\r\n\r\n" % (b"x" * KEPT_BYTES_MAX)
     parsed([long], heads)
     assert heads.find(long) is None
     several = [b"GET /%d HTTP/1.1\r\n\r\n" % number for number in range(7)]

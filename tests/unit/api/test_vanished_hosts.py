@@ -6,6 +6,7 @@ import asyncio
 import socket
 
 from fixtures.served_app import Scripted, echo, on_uvloop
+from fixtures.waiting import until
 from forebay.api.connections import Connections
 from forebay.api.http_protocol import HttpProtocol
 from forebay.api.server import bound_socket
@@ -24,8 +25,7 @@ async def test_kernel_asks_quiet_clients_whether_they_are_there() -> None:
     connections = Connections(Scripted(echo))
     server = await asyncio.get_running_loop().create_server(lambda: Noted(connections), sock=listening)
     _, writer = await asyncio.open_connection(*listening.getsockname())
-    while not made:
-        await asyncio.sleep(0.002)
+    await until(lambda: made)
     assert made[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     assert made[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
     writer.close()

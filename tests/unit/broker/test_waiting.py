@@ -8,28 +8,30 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from forebay.broker import waiting
-from forebay.broker.waiting import LOOK_SECONDS_MIN, NET_LISTS_MAX, PARTITION_LOOKS_MIN, Visit, WaitingRoom, Wanted
+from fixtures.waiting import settled
+from forebay.broker.waiting import (
+    LOOK_SECONDS_MIN,
+    NET_LISTS_MAX,
+    NET_SECONDS,
+    PARTITION_LOOKS_MIN,
+    Visit,
+    WaitingRoom,
+    Wanted,
+)
 
 Q = Wanted("group", "q")
 FAR = 3600.0
 
 
-def run(law: Callable[[WaitingRoom], Awaitable[None]]) -> None:
+def run(law: Callable[[WaitingRoom], Awaitable[None]], *, net_seconds: float = NET_SECONDS) -> None:
     async def inside() -> None:
-        room = WaitingRoom(asyncio.get_running_loop())
+        room = WaitingRoom(asyncio.get_running_loop(), net_seconds=net_seconds)
         try:
             await law(room)
         finally:
             room.close()
 
     asyncio.run(inside())
-
-
-async def settled() -> None:
-    """Let everything that is ready run."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 class Consumer:
@@ -198,14 +200,12 @@ def test_net_reaches_every_line_in_turn() -> None:
     run(law)
 
 
-def test_net_is_cast_by_itself_while_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "NET_SECONDS", 0.001)
-
+def test_net_is_cast_by_itself_while_somebody_waits() -> None:
     async def law(room: WaitingRoom) -> None:
         (consumer,) = await parked(room, Q)
         assert await asyncio.wait_for(consumer.task, 30)
 
-    run(law)
+    run(law, net_seconds=0.001)
 
 
 def test_push_to_a_partition_wakes_those_who_wait_for_it() -> None:
@@ -277,11 +277,11 @@ def test_time_that_the_store_named_wakes_the_first_of_the_line() -> None:
     async def law(room: WaitingRoom) -> None:
         first, second = await parked(room, Q, Q)
         second.visit.look_again_in(LOOK_SECONDS_MIN)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await first.task is True
         assert not second.task.done()
         first.visit.looked(1, 10)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await second.task is True, "what was found by time may be more than one could carry"
 
     run(law)
@@ -292,7 +292,7 @@ def test_earliest_of_the_times_that_were_named_counts() -> None:
         (consumer,) = await parked(room, Q)
         for seconds in (FAR, 2 * LOOK_SECONDS_MIN, FAR, None):
             consumer.visit.look_again_in(seconds)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await consumer.task is True
 
     run(law)

@@ -7,16 +7,12 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from forebay.cli import push_lines
 from forebay.cli.push_lines import Line, item, requests_of
 
 
-def test_requests_end_by_count_and_by_bytes_and_keep_the_numbers_of_their_lines(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(push_lines, "REQUEST_BYTES_MAX", 10)
+def test_requests_end_by_count_and_by_bytes_and_keep_the_numbers_of_their_lines() -> None:
     lines = [b"1\n", b"\n", b"2\n", b"3\n", b"4444444\n", b"55\n", b"666666666666666\n", b"7"]
-    found = [[line.number for line in request] for request in requests_of(lines, 3)]
+    found = [[line.number for line in request] for request in requests_of(lines, 3, bytes_max=10)]
     assert found == [[1, 3, 4], [5], [6], [7], [8]]
 
 

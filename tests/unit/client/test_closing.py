@@ -25,7 +25,7 @@ async def test_request_without_an_answer_ends_and_is_not_sent_again() -> None:
         await peer.until_asked(1)
         await transport.close()
         with pytest.raises(ClientClosed, match="the client is closed"):
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 60)
         assert (peer.connections, len(peer.requests)) == (1, 1)
 
 
@@ -37,7 +37,7 @@ async def test_request_on_a_kept_connection_is_not_taken_for_one_that_the_server
         await peer.until_asked(2)
         await transport.close()
         with pytest.raises(ClientClosed):
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 60)
         assert (peer.connections, len(peer.requests)) == (1, 2)
 
 
@@ -49,7 +49,7 @@ async def test_pause_before_the_next_try_ends() -> None:
             await asyncio.sleep(0)
         await transport.close()
         with pytest.raises(ClientClosed):
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 60)
         assert len(peer.requests) == 1
 
 
@@ -66,7 +66,7 @@ async def test_connecting_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     await connecting.wait()
     await transport.close()
     with pytest.raises(ClientClosed):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 60)
 
 
 async def test_pushes_that_wait_for_their_turn_end_too_and_later_calls_are_refused() -> None:
@@ -75,7 +75,7 @@ async def test_pushes_that_wait_for_their_turn_end_too_and_later_calls_are_refus
         pushes = [asyncio.create_task(client.push("q", n)) for n in range(50)]
         await peer.until_asked(1)
         await client.close()
-        found = await asyncio.wait_for(asyncio.gather(*pushes, return_exceptions=True), 5)
+        found = await asyncio.wait_for(asyncio.gather(*pushes, return_exceptions=True), 60)
         assert {type(outcome) for outcome in found} == {ClientClosed}
         for call in (client.push("q", 1), client.pop("q"), client.transaction().push("q", 1).commit()):
             with pytest.raises(ClientClosed):
@@ -92,5 +92,5 @@ async def test_handler_that_closes_its_client_ends_consume() -> None:
             await client.close()
 
         with pytest.raises(ClientClosed):
-            await asyncio.wait_for(client.consume("q", handler), 5)
+            await asyncio.wait_for(client.consume("q", handler), 60)
         assert len(peer.requests) == 1

@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from fixtures.buffer_steps import AWAY, Shelf, drained, intake_on, message, started, until
+from fixtures import buffer_steps
+from fixtures.buffer_steps import AWAY, FEW_AT_ONCE, Shelf, drained, intake_on, message, until
 from forebay.broker.messages import PushItem
 from forebay.filesystem import RealFilesystem
-from forebay.ingest import Intake, drain_loop, drainer
+from forebay.ingest import Intake
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_file import Rotation
 from forebay.ingest.buffer_writes import BufferFull, BufferKind
 from forebay.ingest.event import frames_of
-from forebay.ingest.frames import chunks
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, Operation, nth
 
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drainer, "chunks", lambda file, start, end: chunks(file, start, end, events_max=4))
+started = partial(buffer_steps.started, limits=FEW_AT_ONCE)
 
 
 class Disk:
@@ -211,17 +209,16 @@ async def test_qos0_is_stored_after_a_drain_that_failed(
 
         monkeypatch.setattr(intake.drain_loop.qos0, "_rotate", fail_once)
         await intake.push_qos0([message("1")], 1, None)
-        await until(lambda: store.texts() == ["1"], 3.0)
+        await until(lambda: store.texts() == ["1"])
         assert not errors
 
 
 # the end
 
 
-async def test_stop_does_not_wait_for_the_drain_of_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain_loop, "STOP_SECONDS_MAX", 0.0)
+async def test_stop_does_not_wait_for_the_drain_of_everything(tmp_path: Path) -> None:
     store = Shelf()
-    intake = intake_on(store, tmp_path)
+    intake = intake_on(store, tmp_path, limits=FEW_AT_ONCE._replace(stop_seconds=0.0))
     await intake.start(lambda queue, count: None)
     await buffered(intake, store, *(message(str(n)) for n in range(40)))
     stopping: list[asyncio.Task[None]] = []

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from fixtures.buffer_steps import AWAY, QUICK, Shelf, drained, message, started, until
+from fixtures import buffer_steps
+from fixtures.buffer_steps import AWAY, FEW_AT_ONCE, Shelf, drained, message, until
 from forebay.broker.messages import PushItem
 from forebay.errors import BufferExhausted, StoreUnavailable
 from forebay.filesystem import RealFilesystem
-from forebay.ingest import Intake, drainer
+from forebay.ingest import Intake
 from forebay.ingest.buffer_writes import BufferKind
 from forebay.ingest.event import frames_of
-from forebay.ingest.frames import chunks
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, FullDisk, Operation
 
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drainer, "chunks", lambda file, start, end: chunks(file, start, end, events_max=4))
+started = partial(buffer_steps.started, limits=FEW_AT_ONCE)
 
 
 def held(intake: Intake) -> int:
@@ -130,7 +128,7 @@ async def test_failed_file_without_events_is_cleared_away(content: bytes, tmp_pa
 async def test_refusals_of_a_full_disk_do_not_use_up_the_limit(tmp_path: Path) -> None:
     disk = FullDisk(0)
     store = Shelf()
-    limits = QUICK._replace(max_bytes=2000)
+    limits = FEW_AT_ONCE._replace(max_bytes=2000)
     async with started(store, tmp_path, filesystem=FaultyFilesystem(RealFilesystem(), disk), limits=limits) as intake:
         store.trouble = AWAY
         for _ in range(30):

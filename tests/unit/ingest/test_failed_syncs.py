@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 
 from fixtures.buffer_steps import QUICK, drained, message, until
+from fixtures.embedded_stores import opened
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.clock import SystemClock
 from forebay.filesystem import RealFilesystem
@@ -45,8 +46,7 @@ async def test_push_that_the_log_could_not_sync_is_buffered_and_stored_once_in_o
     assert [one.status for one in await intake.push([message("5")])] == ["queued"]
     await intake.stop()
     await store.close()
-    again = EmbeddedStore(tmp_path / "data")
-    await again.open(lambda queue, count: None)
+    again = await opened(tmp_path / "data")
     assert [one.payload for one in await again.read("orders", 1, 100)] == [b'"%d"' % n for n in range(1, 6)]
     assert await again.lost_messages() == []
     await again.close()

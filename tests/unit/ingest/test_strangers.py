@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.buffer_steps import AWAY, QUICK, Shelf, message, started, until
+from fixtures.buffer_steps import AWAY, QUICK, Shelf, fence_looks, message, started, until
 from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_file import BufferFile, Rotation
@@ -160,9 +160,9 @@ async def test_guest_waits_until_another_process_has_drained(tmp_path: Path) -> 
     async with started(Shelf(), tmp_path, is_remote=True, limits=QUICK._replace(wait_seconds=60.0)) as guest:
         other.append(BufferKind.FAILOVER, FRAMES, is_durable=True)
         pushing = asyncio.create_task(guest.push([message("1")]))
-        await asyncio.sleep(0.05)
+        await fence_looks(guest)
         other.rotate(BufferKind.FAILOVER)
-        await asyncio.sleep(0.05)
+        await fence_looks(guest)
         assert not pushing.done()
         other.remove(other.processing(BufferKind.FAILOVER))
         assert (await pushing)[0].status == "queued"
@@ -180,7 +180,7 @@ async def test_after_a_wait_in_vain_nobody_waits(tmp_path: Path) -> None:
             assert (await guest.push([message("2")]))[0].status == "buffered"
         guest._no_wait_until = time.monotonic()
         pushing = asyncio.create_task(guest.push([message("3")]))
-        await asyncio.sleep(0.1)
+        await fence_looks(guest)
         assert not pushing.done(), "the while is over"
         other.rotate(BufferKind.FAILOVER)
         other.remove(other.processing(BufferKind.FAILOVER))

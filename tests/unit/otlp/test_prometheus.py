@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from forebay.otlp import prometheus
 from forebay.otlp.prometheus import Converter, clean_labels, prometheus_name, without_form
 from forebay.otlp.protobufs import WriteRequest
 
@@ -167,9 +166,8 @@ def test_attributes_give_way_to_labels_of_our_own_and_join_when_their_names_beco
     assert gauge == {"__name__": "up", "le": "evil", **common}
 
 
-def test_cache_has_a_bound_and_what_it_forgets_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus, "SERIES_MAX", 3)
-    converter = Converter()
+def test_cache_has_a_bound_and_what_it_forgets_is_made_again() -> None:
+    converter = Converter(series_max=3)
     request, metrics = request_with()
     for number in range(10):
         add_point(metrics.add(name="up").gauge.data_points, as_int=1, attributes={"n": str(number)})

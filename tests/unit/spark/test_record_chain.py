@@ -13,7 +13,6 @@ import pytest
 from forebay.flows import Error, Filter, Record, RecordAction, RecordContext, Result, Results
 from forebay.flows.action import ActionParams
 from forebay.flows.record_action import BadRecord, Outcome
-from forebay.spark import record_chain
 from forebay.spark.message_marks import HIDDEN, InputColumns
 from forebay.spark.record_attempts import RecordStep
 from forebay.spark.record_chain import ChainStep, RecordChain
@@ -237,13 +236,11 @@ def test_action_is_opened_once_per_partition_and_closed_also_when_it_fails() -> 
     assert failing.events == ["open", "close"]
 
 
-def test_batch_is_taken_in_pieces_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_chain, "PIECE_ROWS_MAX", 3)
-    subject = chain(number)
+def test_batch_is_taken_in_pieces_and_nothing_is_lost() -> None:
+    subject = replace(chain(number), piece_rows_max=3)
     batches = list(subject(iter([messages(*map(str, range(8)))])))
     assert [batch.num_rows for batch in batches] == [3, 3, 2]
-    monkeypatch.setattr(record_chain, "PIECE_BYTES_MAX", 1)
-    good, [bad] = run(chain(number), messages("0", "bad", "2"))
+    good, [bad] = run(replace(subject, piece_bytes_max=1), messages("0", "bad", "2"))
     assert [row["n"] for row in good] == [0, 2]
     assert (bad["seq"], bad["payload"]) == (2, b"bad")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,8 @@ from fixtures.store_steps import configure, finish, ids, push, take
 from forebay.broker.delivery import DEAD
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.store import Store
-from forebay.broker.stores.embedded import dead_letters, popping
-from forebay.broker.stores.embedded.store import EmbeddedStore
+from forebay.broker.stores.embedded import EmbeddedStore
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
@@ -29,47 +28,34 @@ LETTERS = 400
     ],
     ids=["replay", "purge"],
 )
+@pytest.mark.parametrize("limits", [EmbeddedLimits(letters_max=4)])
 async def test_others_get_their_turn_between_the_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Store], Awaitable[int]]
+    store: EmbeddedStore, work: Callable[[Store], Awaitable[int]]
 ) -> None:
-    monkeypatch.setattr(dead_letters, "PIECE_LETTERS_MAX", 4)
-    store = EmbeddedStore(tmp_path)
-    await store.open(lambda queue, count: None)
-    try:
-        await push(store, *[f"m{n}" for n in range(LETTERS)])
-        await finish(store, await take(store, LETTERS), DEAD)
-        working = asyncio.ensure_future(work(store))
-        for n in range(3):
-            await push(store, f"other {n}", queue="others")
-        assert not working.done()
-        assert await working == LETTERS
-    finally:
-        await store.close()
+    await push(store, *[f"m{n}" for n in range(LETTERS)])
+    await finish(store, await take(store, LETTERS), DEAD)
+    working = asyncio.ensure_future(work(store))
+    for n in range(3):
+        await push(store, f"other {n}", queue="others")
+    assert not working.done()
+    assert await working == LETTERS
 
 
-@pytest.mark.parametrize("reach", [3, 7])
+@pytest.mark.parametrize("limits", [EmbeddedLimits(reach_messages=n, buried_messages_max=20) for n in (3, 7)])
 async def test_messages_that_waited_too_long_are_buried_in_pieces_whatever_the_batch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reach: int
+    store: EmbeddedStore, clock: FakeClock
 ) -> None:
-    monkeypatch.setattr(popping, "REACH_BEHIND_THE_DEAD", reach)
-    monkeypatch.setattr(popping, "BURIED_MAX", 20)
-    clock = FakeClock()
-    store = EmbeddedStore(tmp_path, clock=clock)
-    await store.open(lambda queue, count: None)
-    try:
-        await configure(store, QueueOptions(max_wait_seconds=10))
-        await push(store, *[f"m{n}" for n in range(LETTERS)])
-        clock.advance(11)
-        await push(store, "a", "b", "c")
-        popping_now = asyncio.ensure_future(take(store, 1))
-        for n in range(3):
-            await push(store, f"other {n}", queue="others")
-        assert not popping_now.done()
-        popped = await popping_now
-        assert ids(popped) == ["a"]
-        _, total = await store.dead_letters(DeadLetterFilter(), 1, 0)
-        assert total == LETTERS
-        await finish(store, popped)
-        assert ids(await take(store, 2)) == ["b", "c"]
-    finally:
-        await store.close()
+    await configure(store, QueueOptions(max_wait_seconds=10))
+    await push(store, *[f"m{n}" for n in range(LETTERS)])
+    clock.advance(11)
+    await push(store, "a", "b", "c")
+    popping_now = asyncio.ensure_future(take(store, 1))
+    for n in range(3):
+        await push(store, f"other {n}", queue="others")
+    assert not popping_now.done()
+    popped = await popping_now
+    assert ids(popped) == ["a"]
+    _, total = await store.dead_letters(DeadLetterFilter(), 1, 0)
+    assert total == LETTERS
+    await finish(store, popped)
+    assert ids(await take(store, 2)) == ["b", "c"]

@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from fixtures.embedded_stores import opened
 from fixtures.older_formats import back_to
 from fixtures.store_steps import configure, ids, push, taken_ids
 from forebay.broker.stores.embedded import EmbeddedStore
@@ -28,12 +29,6 @@ CREATE TABLE IF NOT EXISTS queues (
 SMALL = LogOptions(segment_bytes=4096, compress=False)
 
 
-async def opened(directory: Path, clock: FakeClock) -> EmbeddedStore:
-    store = EmbeddedStore(directory, SMALL, clock=clock)
-    await store.open(lambda queue, count: None)
-    return store
-
-
 def asked(directory: Path, statement: str) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(directory / "store.sqlite")) as database:
         return database.execute(statement).fetchall()
@@ -52,10 +47,10 @@ async def without_partition(store: EmbeddedStore, clock: FakeClock) -> None:
 
 async def test_removed_partition_stays_so_after_a_restart(tmp_path: Path) -> None:
     clock = FakeClock()
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL)
     await without_partition(store, clock)
     await store.close()
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL)
     assert [found.name for found in await store.partitions("orders", 10, 0)] == ["p0"]
     [pushed] = await push(store, "a", partition="p1")
     assert pushed.status == "queued"
@@ -66,7 +61,7 @@ async def test_removed_partition_stays_so_after_a_restart(tmp_path: Path) -> Non
 
 async def test_name_of_a_removed_partition_is_kept_no_longer_than_its_records(tmp_path: Path) -> None:
     clock = FakeClock()
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL)
     await without_partition(store, clock)
     assert asked(tmp_path, "SELECT name, floor_seq FROM removed_partitions") == [("p1", 3)]
     await push(store, "x" * 4000, "y" * 4000)
@@ -82,7 +77,7 @@ async def test_name_of_a_removed_partition_is_kept_no_longer_than_its_records(tm
 
 async def test_when_a_group_last_popped_is_known_after_a_kill(tmp_path: Path) -> None:
     clock = FakeClock()
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL)
     await push(store, "a")
     await taken_ids(store)
     clock.advance(1000)
@@ -94,7 +89,7 @@ async def test_when_a_group_last_popped_is_known_after_a_kill(tmp_path: Path) ->
 
 async def test_groups_of_an_older_store_are_not_taken_for_idle(tmp_path: Path) -> None:
     clock = FakeClock()
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL)
     await push(store, "a")
     await taken_ids(store)
     await store.close()
@@ -106,7 +101,7 @@ async def test_groups_of_an_older_store_are_not_taken_for_idle(tmp_path: Path) -
         database.execute("UPDATE groups SET last_active_us = 0")
         database.commit()
         database.executescript(back_to(4))
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL)
     assert await store.expire_groups(60) == 0
     assert [found.pushed for found in await store.queues()] == [1]
     await store.close()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.embedded_stores import opened
 from fixtures.older_formats import back_to
-from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.broker.stores.embedded.database import VERSION, Database
 from forebay.broker.stores.embedded.queries import query
 from forebay.errors import Permanent
@@ -37,8 +37,7 @@ def test_stages_of_a_newer_store_are_not_touched(tmp_path: Path) -> None:
     """Their files have no version: the database's stands for them."""
 
     async def opened_and_closed() -> None:
-        store = EmbeddedStore(tmp_path)
-        await store.open(lambda queue, count: None)
+        store = await opened(tmp_path)
         await store.close()
 
     asyncio.run(opened_and_closed())

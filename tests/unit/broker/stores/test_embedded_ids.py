@@ -9,26 +9,20 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from fixtures.embedded_stores import opened
 from forebay.broker.messages import PushItem
 from forebay.broker.push_run import PushRun
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.errors import AppendFailed, DiskFull
-from forebay.filesystem import RealFilesystem
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, FullDisk, nth
 
 pytestmark = pytest.mark.asyncio
 COUNT = 40
 
 
-@pytest.fixture
-def disk() -> FaultyFilesystem:
-    return FaultyFilesystem(RealFilesystem())
-
-
 @pytest_asyncio.fixture
 async def store(disk: FaultyFilesystem, tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
-    store = EmbeddedStore(tmp_path, filesystem=disk)
-    await store.open(lambda queue, count: None)
+    store = await opened(tmp_path, disk=disk)
     yield store
     await store.close()
 
@@ -82,7 +76,6 @@ async def test_ids_are_known_after_a_restart(store: EmbeddedStore, tmp_path: Pat
     given = items(range(COUNT))
     first = await pushed(store, given)
     await store.close()
-    again = EmbeddedStore(tmp_path)
-    await again.open(lambda queue, count: None)
+    again = await opened(tmp_path)
     assert await pushed(again, given) == [("duplicate", seq) for _, seq in first]
     await again.close()

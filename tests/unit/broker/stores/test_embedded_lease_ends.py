@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.embedded_stores import opened
 from fixtures.store_steps import ids, item, take
-from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
@@ -26,8 +26,7 @@ class TickingClock(FakeClock):
 
 async def test_lost_lease_is_taken_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     clock = TickingClock()
-    store = EmbeddedStore(tmp_path / "data", clock=clock)
-    await store.open(lambda queue, count: None)
+    store = await opened(tmp_path / "data", clock=clock)
     try:
         await store.push([item(text, text) for text in "abcd"])
         clock.tick_seconds = 0.01

@@ -12,35 +12,23 @@ import pytest
 import pytest_asyncio
 
 from fixtures.arrow_steps import stage
+from fixtures.embedded_stores import opened
 from fixtures.store_steps import answer, configure, ids, item, push, take, taken_ids
 from forebay.broker.messages import Popped, Pushed
 from forebay.broker.stores.embedded import EmbeddedStore
-from forebay.broker.stores.embedded import pending_append as arrivals_module
-from forebay.broker.stores.embedded import store_delivery as store_module
 from forebay.broker.stores.embedded.database import CommitFailed, Database
 from forebay.broker.stores.embedded.engine import BROKEN_MAX
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.errors import AppendFailed, DiskFull, RangeGone, StoreUnavailable, TooManyOpenFiles, Transient
-from forebay.filesystem import RealFilesystem
 from forebay.model.queue import QueueOptions
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, Operation, Plan, nth
 
 pytestmark = pytest.mark.asyncio
 
 
-@pytest.fixture
-def disk() -> FaultyFilesystem:
-    return FaultyFilesystem(RealFilesystem())
-
-
-async def opened(directory: Path, disk: FaultyFilesystem | None = None) -> EmbeddedStore:
-    store = EmbeddedStore(directory, filesystem=disk)
-    await store.open(lambda queue, count: None)
-    return store
-
-
 @pytest_asyncio.fixture
-async def store(tmp_path: Path, disk: FaultyFilesystem) -> AsyncIterator[EmbeddedStore]:
-    store = await opened(tmp_path / "data", disk)
+async def store(tmp_path: Path, disk: FaultyFilesystem, limits: EmbeddedLimits) -> AsyncIterator[EmbeddedStore]:
+    store = await opened(tmp_path / "data", disk=disk, limits=limits)
     await push(store, "a")
     yield store
     disk.plan = lambda operation: None
@@ -113,10 +101,10 @@ async def test_log_of_a_queue_that_was_never_made_is_removed_when_the_store_open
 # --- several records for one cycle ---
 
 
+@pytest.mark.parametrize("limits", [EmbeddedLimits(record_messages_max=2)])
 async def test_what_was_written_before_a_failed_record_is_told_as_stored(
-    store: EmbeddedStore, disk: FaultyFilesystem, monkeypatch: pytest.MonkeyPatch
+    store: EmbeddedStore, disk: FaultyFilesystem
 ) -> None:
-    monkeypatch.setattr(arrivals_module, "RECORD_MESSAGES_MAX", 2)
     disk.plan = nth("sync", 2, Fail(errno.EIO), path_ends=".data")
     whole, cut, none = await asyncio.gather(
         push(store, "b"), push(store, "c", "d"), push(store, "e"), return_exceptions=True
@@ -133,10 +121,8 @@ async def test_what_was_written_before_a_failed_record_is_told_as_stored(
     assert await taken_ids(store) == ["d"]
 
 
-async def test_push_to_many_queues_is_answered_item_by_item(
-    store: EmbeddedStore, disk: FaultyFilesystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_module, "QUEUES_AT_ONCE_MAX", 2)
+@pytest.mark.parametrize("limits", [EmbeddedLimits(queues_at_once_max=2)])
+async def test_push_to_many_queues_is_answered_item_by_item(store: EmbeddedStore, disk: FaultyFilesystem) -> None:
     items = [item("x", queue=f"q{n}") for n in (0, 1, 2, 3, 0)]
     assert [pushed.status for pushed in await store.push(items)] == ["queued"] * 4 + ["duplicate"]
     items = [item("y", queue=f"q{n}") for n in (0, 1, 2, 3, 4)]

@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 
 from fixtures.arrow_steps import commit, stage
+from fixtures.embedded_stores import opened
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.messages import Acknowledgement, Popped, PopRequest, PushItem
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.errors import AppendFailed, QueueFull
-from forebay.filesystem import RealFilesystem
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, nth
@@ -23,22 +23,6 @@ from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, nth
 pytestmark = pytest.mark.asyncio
 LEASE = QueueOptions(lease_seconds=30)
 Refuse = Callable[[list[PushItem], list[Acknowledgement]], Awaitable[object]]
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def disk() -> FaultyFilesystem:
-    return FaultyFilesystem(RealFilesystem())
-
-
-async def opened(directory: Path, clock: FakeClock, disk: FaultyFilesystem) -> EmbeddedStore:
-    store = EmbeddedStore(directory, clock=clock, filesystem=disk)
-    await store.open(lambda queue, count: None)
-    return store
 
 
 @pytest_asyncio.fixture

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from fixtures.embedded_stores import opened
 from fixtures.store_steps import configure, finish, ids, item, push, take
 from forebay.broker.stores.embedded import EmbeddedStore, retention
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.records import StoredRecord
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
@@ -21,16 +23,10 @@ PUSHES = 20
 PER_PUSH = 40
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 @pytest_asyncio.fixture
-async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[EmbeddedStore]:
+async def store(tmp_path: Path, clock: FakeClock, limits: EmbeddedLimits) -> AsyncIterator[EmbeddedStore]:
     """With messages in as many partitions as there are in a push, all of them too old, and some that are not."""
-    store = EmbeddedStore(tmp_path, clock=clock)
-    await store.open(lambda queue, count: None)
+    store = await opened(tmp_path, clock, limits=limits)
     await configure(store, QueueOptions(retention_seconds=10))
     for number in range(PUSHES):
         await store.push([item(f"{number}-{n}", f"p{n}") for n in range(PER_PUSH)])
@@ -40,10 +36,8 @@ async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[EmbeddedStore
     await store.close()
 
 
-async def test_pieces_remove_the_same_and_others_get_their_turn_between_them(
-    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "PIECE_MESSAGES_MAX", 1)
+@pytest.mark.parametrize("limits", [EmbeddedLimits(walked_messages_max=1)])
+async def test_pieces_remove_the_same_and_others_get_their_turn_between_them(store: EmbeddedStore) -> None:
     removing = asyncio.ensure_future(store.apply_retention())
     for n in range(3):
         await push(store, f"other {n}", queue="others")

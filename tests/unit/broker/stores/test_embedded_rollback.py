@@ -8,11 +8,11 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from fixtures.embedded_stores import before_commits, opened
 from fixtures.store_steps import configure, finish, ids, item, push, take
 from forebay.broker.messages import PushItem
 from forebay.broker.store import Store
@@ -27,46 +27,20 @@ SMALL_SEGMENTS = LogOptions(segment_bytes=1 << 16)
 SECONDS_MAX = 20
 
 
-class _Refusing:
-    """A connection whose database cannot be written any more."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-    def execute(self, statement: str, *values: Any) -> Any:
-        if statement == "COMMIT":
-            raise sqlite3.OperationalError("database or disk is full")
-        return self._connection.execute(statement, *values)
-
-
 @contextmanager
 def commits_fail(store: EmbeddedStore) -> Iterator[None]:
-    database = store._engine.database
-    connection = database._connection
-    database._connection = _Refusing(connection)  # type: ignore[assignment]
-    try:
+    """Its database cannot be written any more."""
+
+    def refuse() -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with before_commits(store, refuse):
         yield
-    finally:
-        database._connection = connection
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-async def opened(directory: Path, clock: FakeClock) -> EmbeddedStore:
-    store = EmbeddedStore(directory, clock=clock, options=SMALL_SEGMENTS)
-    await store.open(lambda queue, count: None)
-    return store
 
 
 @pytest_asyncio.fixture
 async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[EmbeddedStore]:
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     yield store
     async with asyncio.timeout(SECONDS_MAX):
         await store.close()
@@ -94,7 +68,7 @@ async def test_queue_that_could_not_be_made_leaves_nothing_to_the_next_one(
     assert [status.queue.name for status in await store.queues()] == ["first", "other"]
     await push(store, "mine", queue="other")
     await store.close()
-    again = await opened(tmp_path, clock)
+    again = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     assert ids(await take(again, queue="other", partitions=5)) == ["mine"]
     await again.close()
 
@@ -103,13 +77,13 @@ async def test_log_of_a_queue_that_was_never_committed_is_not_taken_by_another(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As a kill leaves it between the sync of the log and the commit of the queue."""
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     await push(store, "a", queue="first")
     await store.close()
     (tmp_path / "queues" / "1").rename(tmp_path / "queues" / "2")
     (tmp_path / "queues" / "2").rename(tmp_path / "queues" / "7")
     (tmp_path / "store.sqlite").unlink()
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     assert "logs of no queue that the database knows: 7" in caplog.text
     await push(store, "b", queue="second")
     assert ids(await take(store, queue="second")) == ["b"]
@@ -155,12 +129,12 @@ async def test_segments_go_only_after_the_commit_that_makes_them_useless(
 async def test_segments_that_are_gone_cost_their_messages_and_nothing_else(
     tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     await filled(store, clock)
     await finish(store, await take(store, 1))
     store._engine.queues.by_name["orders"].log.truncate_before(900)
     await store.close()
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     assert "are not in the log any more" in caplog.text
     [first, *_] = found = await store.read("orders", 1, 10_000)
     assert 1 < first.seq <= 900
@@ -172,7 +146,7 @@ async def test_segments_that_are_gone_cost_their_messages_and_nothing_else(
 
 
 async def test_store_that_is_being_closed_refuses_what_comes_too_late(tmp_path: Path, clock: FakeClock) -> None:
-    store = await opened(tmp_path, clock)
+    store = await opened(tmp_path, clock, options=SMALL_SEGMENTS)
     await push(store, "a")
     closing = asyncio.create_task(store.close())
 

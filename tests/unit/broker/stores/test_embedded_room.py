@@ -4,36 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from fixtures.store_steps import answer, configure, finish, item, push, take
 from forebay.broker.messages import Popped
 from forebay.broker.overview import SeekTarget
-from forebay.broker.stores.embedded import EmbeddedStore, waiting_count
+from forebay.broker.stores.embedded import EmbeddedStore
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.waiting_count import StillCounting, WaitingCount
 from forebay.errors import QueueFull
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest_asyncio.fixture
-async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[EmbeddedStore]:
-    store = EmbeddedStore(tmp_path, clock=clock)
-    await store.open(lambda queue, count: None)
-    yield store
-    await store.close()
 
 
 async def test_pushes_that_came_together_get_no_more_than_there_is_room(store: EmbeddedStore) -> None:
@@ -44,10 +29,10 @@ async def test_pushes_that_came_together_get_no_more_than_there_is_room(store: E
     assert [isinstance(one, QueueFull) for one in found] == [False] * 15 + [True] * 15
 
 
+@pytest.mark.parametrize("limits", [EmbeddedLimits(counted_places_max=10)])
 async def test_full_queue_is_not_counted_again_for_every_push(
     store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting_count, "PIECE_PLACES_MAX", 10)
     await store.push([item(str(n), f"p{n}") for n in range(95)])
     await configure(store, QueueOptions(max_size=50))
     pieces = 0
@@ -121,11 +106,9 @@ async def rare_step(store: EmbeddedStore, clock: FakeClock, group: str, random_:
 
 
 @pytest.mark.parametrize("seed", range(30))
-async def test_count_is_what_the_groups_have_left(
-    store: EmbeddedStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+@pytest.mark.parametrize("limits", [EmbeddedLimits(counted_places_max=2)])
+async def test_count_is_what_the_groups_have_left(store: EmbeddedStore, clock: FakeClock, seed: int) -> None:
     """Kept as everything happens, in any order, and also while it is being counted."""
-    monkeypatch.setattr(waiting_count, "PIECE_PLACES_MAX", 2)
     random_ = random.Random(seed)
     options = QueueOptions(max_size=10_000, lease_seconds=30, retry_delay_ms=0, retry_limit=1,
                            retention_enabled=True, completed_retention_seconds=150)  # fmt: skip

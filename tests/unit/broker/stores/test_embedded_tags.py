@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 import pytest_asyncio
 
 from fixtures.arrow_steps import commit, payloads, stage
+from fixtures.embedded_stores import before_commits, opened
 from fixtures.store_steps import configure, ids, item, push, take
-from forebay.broker.stores.embedded import EmbeddedStore, retention, tags
+from forebay.broker.stores.embedded import EmbeddedStore
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.reading import RangeReader
 from forebay.commitlog import LogOptions
 from forebay.errors import RangeGone, UnknownQueue
-from forebay.filesystem import RealFilesystem
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.faulty_filesystem import FaultyFilesystem, Operation
@@ -31,26 +31,12 @@ PADDING = b"." * 200
 OLD, NEW = range(12), range(12, 16)
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def disk() -> FaultyFilesystem:
-    return FaultyFilesystem(RealFilesystem())
-
-
-async def opened(directory: Path, clock: FakeClock, disk: FaultyFilesystem | None = None) -> EmbeddedStore:
-    store = EmbeddedStore(directory, SMALL_SEGMENTS, clock=clock, filesystem=disk)
-    await store.open(lambda queue, count: None)
-    return store
-
-
 @pytest_asyncio.fixture
-async def store(tmp_path: Path, clock: FakeClock, disk: FaultyFilesystem) -> AsyncIterator[EmbeddedStore]:
+async def store(
+    tmp_path: Path, clock: FakeClock, disk: FaultyFilesystem, limits: EmbeddedLimits
+) -> AsyncIterator[EmbeddedStore]:
     """Messages of transactions and of stages, in a few segments: most of them too old for `orders`, not for `kept`."""
-    store = await opened(tmp_path / "data", clock, disk)
+    store = await opened(tmp_path / "data", clock, disk, options=SMALL_SEGMENTS, limits=limits)
     await configure(store, QueueOptions(retention_seconds=10))
     for number in [*OLD, *NEW]:
         if number == NEW[0]:
@@ -114,10 +100,8 @@ async def test_transaction_that_stores_nothing_leaves_no_tag(store: EmbeddedStor
     assert tag_count(tmp_path / "data") == before
 
 
-async def test_tags_go_in_pieces_between_which_others_get_their_turn(
-    store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tags, "PIECE_TAGS_MAX", 1)
+@pytest.mark.parametrize("limits", [EmbeddedLimits(removed_tags_max=1)])
+async def test_tags_go_in_pieces_between_which_others_get_their_turn(store: EmbeddedStore, tmp_path: Path) -> None:
     before = tag_count(tmp_path / "data")
     await store.apply_retention()
     removing = asyncio.ensure_future(store.apply_retention())
@@ -131,40 +115,21 @@ async def test_tags_go_in_pieces_between_which_others_get_their_turn(
 # --- crashes ---
 
 
-class _Watched:
-    """A connection that tells before each commit."""
-
-    def __init__(self, connection: sqlite3.Connection, tell: Callable[[], None]) -> None:
-        self._connection = connection
-        self._tell = tell
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-    def execute(self, statement: str, *values: Any) -> Any:
-        if statement == "COMMIT":
-            self._tell()
-        return self._connection.execute(statement, *values)
-
-
 @contextmanager
 def images(store: EmbeddedStore, disk: FaultyFilesystem, source: Path, target: Path) -> Iterator[list[Path]]:
     """The directory before everything that changes it, as a kill would leave it, and at the end."""
     found: list[Path] = []
-    database = store._engine.database
-    connection = database._connection
 
     def copy(operation: Operation | None = None) -> None:
         if operation is None or operation.name != "read":
             found.append(target / str(len(found)))
             shutil.copytree(source, found[-1])
 
-    database._connection = _Watched(connection, copy)  # type: ignore[assignment]
     disk.plan = copy
     try:
-        yield found
+        with before_commits(store, copy):
+            yield found
     finally:
-        database._connection = connection
         disk.plan = lambda operation: None
         copy()
 
@@ -186,15 +151,10 @@ async def seen(store: EmbeddedStore, queue: str) -> list[bytes]:
     return read
 
 
+@pytest.mark.parametrize("limits", [EmbeddedLimits(walked_messages_max=4, removed_tags_max=2)])
 async def test_whenever_the_process_dies_readers_see_what_is_above_the_floors(
-    store: EmbeddedStore,
-    disk: FaultyFilesystem,
-    clock: FakeClock,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    store: EmbeddedStore, disk: FaultyFilesystem, clock: FakeClock, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(retention, "PIECE_MESSAGES_MAX", 4)
-    monkeypatch.setattr(tags, "PIECE_TAGS_MAX", 2)
     pushed = {queue: await store.read(queue, 1, 100) for queue in ("orders", "kept")}
     with images(store, disk, tmp_path / "data", tmp_path) as found:
         await store.apply_retention()
@@ -210,7 +170,7 @@ async def test_whenever_the_process_dies_readers_see_what_is_above_the_floors(
         shutil.copytree(found[0] / "queues", powerless / "queues")
         for directory in (image, powerless):
             above = floors(directory)
-            left = await opened(directory, clock)
+            left = await opened(directory, clock, options=SMALL_SEGMENTS)
             for queue, messages in pushed.items():
                 kept = [m.payload for m in messages if m.seq > above[queue, m.partition]]
                 assert await seen(left, queue) == kept, directory.name
@@ -225,7 +185,7 @@ async def test_database_of_before_opens_and_its_tags_stay(
     before = tag_count(data)
     with closing(sqlite3.connect(data / "store.sqlite")) as database, database:
         database.execute("DROP TABLE tagged_records")
-    again = await opened(data, clock)
+    again = await opened(data, clock, options=SMALL_SEGMENTS)
     for _ in range(2):
         await again.apply_retention()
     assert len(await seen(again, "orders")) == len(NEW)

@@ -4,37 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
+from fixtures.embedded_stores import opened
 from fixtures.store_steps import push
 from forebay.broker.overview import TraceEvent
-from forebay.broker.stores.embedded import EmbeddedStore, traces
+from forebay.broker.stores.embedded import EmbeddedStore
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-async def opened(directory: Path, clock: FakeClock) -> EmbeddedStore:
-    store = EmbeddedStore(directory, clock=clock)
-    await store.open(lambda queue, count: None)
-    return store
-
-
-@pytest_asyncio.fixture
-async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[EmbeddedStore]:
-    store = await opened(tmp_path, clock)
-    yield store
-    await store.close()
 
 
 async def note(store: EmbeddedStore, clock: FakeClock, count: int) -> list[TraceEvent]:
@@ -44,10 +26,8 @@ async def note(store: EmbeddedStore, clock: FakeClock, count: int) -> list[Trace
     return [event] * count
 
 
-async def test_others_get_their_turn_between_the_pieces(
-    store: EmbeddedStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(traces, "PIECE_TRACES_MAX", 4)
+@pytest.mark.parametrize("limits", [EmbeddedLimits(removed_traces_max=4)])
+async def test_others_get_their_turn_between_the_pieces(store: EmbeddedStore, clock: FakeClock) -> None:
     await note(store, clock, 400)
     clock.advance(10)
     removing = asyncio.ensure_future(store.expire_traces(5))
@@ -58,10 +38,8 @@ async def test_others_get_their_turn_between_the_pieces(
     assert await store.trace_names(10, 0) == ([], 0)
 
 
-async def test_traces_behind_a_gap_are_removed_too(
-    store: EmbeddedStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(traces, "PIECE_TRACES_MAX", 4)
+@pytest.mark.parametrize("limits", [EmbeddedLimits(removed_traces_max=4)])
+async def test_traces_behind_a_gap_are_removed_too(store: EmbeddedStore, clock: FakeClock) -> None:
     await note(store, clock, 50)
     await store.delete_queue("orders")
     await note(store, clock, 10)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from fixtures.store_steps import configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.messages import PopRequest
 from forebay.broker.overview import SeekTarget
-from forebay.broker.stores.embedded import EmbeddedStore, popping, purging
+from forebay.broker.stores.embedded import EmbeddedStore
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.store_thread import Work
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
@@ -46,19 +45,6 @@ class Cycles:
         self.seconds.clear()
         await step
         return max(self.seconds)
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest_asyncio.fixture
-async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[EmbeddedStore]:
-    store = EmbeddedStore(tmp_path, clock=clock)
-    await store.open(lambda queue, count: None)
-    yield store
-    await store.close()
 
 
 async def fill(store: EmbeddedStore, partitions: int, queue: str = "orders") -> None:
@@ -96,12 +82,9 @@ async def test_no_request_holds_up_others(store: EmbeddedStore, clock: FakeClock
     assert {name: seconds for name, seconds in found.items() if seconds > CYCLE_SECONDS_MAX} == {}
 
 
-async def test_list_of_what_a_group_has_to_do_is_whole_however_it_is_made(
-    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("limits", [EmbeddedLimits(listed_partitions_max=3)])
+async def test_list_of_what_a_group_has_to_do_is_whole_however_it_is_made(store: EmbeddedStore) -> None:
     """Made beside the thread, while others push, pop and answer."""
-    monkeypatch.setattr(popping, "PARTITIONS_LISTED_AT_ONCE_MAX", 3)
-    monkeypatch.setattr("forebay.broker.stores.embedded.store_delivery.PARTITIONS_LISTED_AT_ONCE_MAX", 3)
     await fill(store, 20)
     asked = [take(store, 2, partitions=2, auto_ack=True) for _ in range(5)]
     pushed = [push(store, f"new{n}", partition=f"p{n * 5}") for n in range(4)]
@@ -113,10 +96,8 @@ async def test_list_of_what_a_group_has_to_do_is_whole_however_it_is_made(
     assert sorted(had) == sorted([f"m{n}" for n in range(20)] + [f"new{n}" for n in range(4)])
 
 
-async def test_what_a_deleted_queue_left_is_removed_also_after_a_crash(
-    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(purging, "PIECE_PARTITIONS_MAX", 3)
+@pytest.mark.parametrize("limits", [EmbeddedLimits(removed_partitions_max=3)])
+async def test_what_a_deleted_queue_left_is_removed_also_after_a_crash(store: EmbeddedStore) -> None:
     await fill(store, 10)
     await store.transact([item("tagged"), item("other", queue="other")], [])
     await finish(store, await take(store))
@@ -134,11 +115,11 @@ async def test_what_a_deleted_queue_left_is_removed_also_after_a_crash(
     assert await taken_ids(store) == ["again"]
 
 
+@pytest.mark.parametrize("limits", [EmbeddedLimits(removed_rows_max=3)])
 async def test_group_that_comes_back_while_it_is_forgotten_is_a_new_one(
     store: EmbeddedStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And never one that has lost its place in some partitions and kept it in others."""
-    monkeypatch.setattr(purging, "PIECE_ROWS_MAX", 3)
     await fill(store, 10)
     await finish(store, await take(store, 10, partitions=10, group="g"), group="g")
     clock.advance(101)

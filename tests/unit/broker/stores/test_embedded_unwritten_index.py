@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.embedded_stores import opened
 from forebay.broker.messages import PopRequest, PushItem
 from forebay.broker.push_run import PushRun
-from forebay.broker.stores.embedded import EmbeddedStore, unwritten_index
+from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.broker.stores.embedded.given_ids import GivenIds
 from forebay.broker.stores.embedded.index import MessageIndex
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.unwritten_index import UnwrittenIndex
 from forebay.errors import QueueFull, StoreUnavailable
 from forebay.model.ids import minted_ids
@@ -31,10 +33,10 @@ TABLES = {
 }
 
 
-async def opened(directory: Path) -> EmbeddedStore:
-    store = EmbeddedStore(directory, clock=FakeClock(now_us=1_000_000))
-    await store.open(lambda queue, count: None)
-    return store
+@pytest.fixture
+def clock() -> FakeClock:
+    """Two stores are given the same pushes, at the same time."""
+    return FakeClock(now_us=1_000_000)
 
 
 def rows(directory: Path, *tables: str) -> dict[str, list[tuple[object, ...]]]:
@@ -67,11 +69,11 @@ async def push_all(store: EmbeddedStore, seed: int, look_chance: float) -> list[
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_rows_are_the_same_whoever_looks_when(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_are_the_same_whoever_looks_when(tmp_path: Path, clock: FakeClock, seed: int) -> None:
     found = {}
     for name, look_chance, messages_max in (("always", 1.0, 1), ("now and then", 0.2, 10**6), ("many", 0.0, 30)):
-        monkeypatch.setattr(unwritten_index, "MESSAGES_MAX", messages_max)
-        store = await opened(tmp_path / name)
+        limits = EmbeddedLimits(unwritten_messages_max=messages_max)
+        store = await opened(tmp_path / name, clock, limits=limits)
         told = await push_all(store, seed, look_chance)
         await store.close()
         indexed = rows(tmp_path / name)
@@ -82,13 +84,15 @@ async def test_rows_are_the_same_whoever_looks_when(tmp_path: Path, seed: int, m
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_what_waited_when_the_process_died_is_read_from_the_logs(tmp_path: Path, seed: int) -> None:
-    store = await opened(tmp_path / "alive")
+async def test_what_waited_when_the_process_died_is_read_from_the_logs(
+    tmp_path: Path, clock: FakeClock, seed: int
+) -> None:
+    store = await opened(tmp_path / "alive", clock)
     told = await push_all(store, seed, 0.1)
     shutil.copytree(tmp_path / "alive", tmp_path / "dead")
     await store.close()
     assert rows(tmp_path / "dead", "queues") != rows(tmp_path / "alive", "queues"), "nothing waited"
-    dead = await opened(tmp_path / "dead")
+    dead = await opened(tmp_path / "dead", clock)
     await dead.close()
     assert rows(tmp_path / "dead", "blocks", "partitions", "queues") == rows(
         tmp_path / "alive", "blocks", "partitions", "queues"
@@ -98,8 +102,8 @@ async def test_what_waited_when_the_process_died_is_read_from_the_logs(tmp_path:
     assert any(status == "duplicate" for answers in told for status, _ in answers)
 
 
-async def test_pushes_alone_write_nothing_to_the_database(tmp_path: Path) -> None:
-    store = await opened(tmp_path)
+async def test_pushes_alone_write_nothing_to_the_database(tmp_path: Path, clock: FakeClock) -> None:
+    store = await opened(tmp_path, clock)
     await store.push([PushItem("a", "p", b"1", "first")])
     await store.queues()
     before = rows(tmp_path)
@@ -113,9 +117,13 @@ async def test_pushes_alone_write_nothing_to_the_database(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("owner", "step"), [(MessageIndex, "settle"), (GivenIds, "note")])
 async def test_cycle_that_fails_leaves_nothing_to_be_indexed_twice(
-    tmp_path: Path, owner: type[MessageIndex | GivenIds], step: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    clock: FakeClock,
+    owner: type[MessageIndex | GivenIds],
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store = await opened(tmp_path)
+    store = await opened(tmp_path, clock)
     for number in range(3):
         await store.push([PushItem("a", "p", b"1", f"id-{number}")])
 
@@ -138,8 +146,8 @@ async def test_cycle_that_fails_leaves_nothing_to_be_indexed_twice(
     await store.close()
 
 
-async def test_full_queue_counts_what_waits_in_memory(tmp_path: Path) -> None:
-    store = await opened(tmp_path)
+async def test_full_queue_counts_what_waits_in_memory(tmp_path: Path, clock: FakeClock) -> None:
+    store = await opened(tmp_path, clock)
     await store.configure("a", QueueOptions(max_size=3), "", "")
     for number in range(3):
         await store.push([PushItem("a", "p", b"1", f"id-{number}")])
@@ -150,18 +158,16 @@ async def test_full_queue_counts_what_waits_in_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "shares"),
+    ("limits", "shares"),
     [
-        ("SHARES_MAX", {1: [1, 1, 1, 1], 2: [2, 2, 1, 1]}),
-        ("MESSAGES_MAX", {1: [1, 2, 2, 2]}),
-        ("PAYLOAD_BYTES_MAX", {1: [1, 1, 1, 2]}),
+        (EmbeddedLimits(unwritten_shares_max=2), {1: [1, 1, 1, 1], 2: [2, 2, 1, 1]}),
+        (EmbeddedLimits(unwritten_messages_max=2), {1: [1, 2, 2, 2]}),
+        (EmbeddedLimits(unwritten_bytes_max=2), {1: [1, 1, 1, 2]}),
     ],
 )
-async def test_tail_is_long_by_any_measure(
-    limit: str, shares: dict[int, list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tail = UnwrittenIndex()
-    tail.add(1, 1, 0, shares, 5)
-    assert not tail.is_long
-    monkeypatch.setattr(unwritten_index, limit, 2)
-    assert tail.is_long
+async def test_tail_is_long_by_any_measure(limits: EmbeddedLimits, shares: dict[int, list[int]]) -> None:
+    roomy, tail = UnwrittenIndex(EmbeddedLimits()), UnwrittenIndex(limits)
+    for each in (roomy, tail):
+        assert not each.is_long
+        each.add(1, 1, 0, shares, 5)
+    assert (roomy.is_long, tail.is_long) == (False, True)

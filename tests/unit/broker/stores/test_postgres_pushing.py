@@ -6,8 +6,14 @@ import pytest
 
 from fixtures.store_steps import item
 from forebay.broker.messages import PushItem
-from forebay.broker.stores.postgres import pushing
-from forebay.broker.stores.postgres.pushing import Decided, MissingQueues, PartitionNumbers, PushPlan, Steps
+from forebay.broker.stores.postgres.pushing import (
+    PARTITIONS_KNOWN_MAX,
+    Decided,
+    MissingQueues,
+    PartitionNumbers,
+    PushPlan,
+    Steps,
+)
 from forebay.broker.stores.postgres.queries import Statement, query
 
 ORDERS = (7, "orders", 0, False, 5, 4, False)
@@ -97,9 +103,8 @@ def test_missing_queue_ends_the_plan_with_its_items() -> None:
     assert [one.queue for one in missing.value.items] == ["others"]
 
 
-def test_numbers_of_partitions_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pushing, "PARTITIONS_KNOWN_MAX", 2)
-    known = {("orders", str(n)): n for n in range(3)}
+def test_numbers_of_partitions_do_not_pile_up() -> None:
+    known = {("orders", str(n)): n for n in range(PARTITIONS_KNOWN_MAX + 1)}
     steps = plan(known, item("a", "p"))
     next(steps)
     steps.send([[ORDERS], [partition(3)]])

@@ -8,8 +8,9 @@ from typing import Any
 
 from forebay.broker.delivery import DeadLetter, addressed
 from forebay.broker.messages import ANSWER_BYTES_MAX, Message, PushItem, count_within
-from forebay.broker.overview import PIECE_LETTERS_MAX, DeadLetterFilter, DeadMessage
+from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.queries import query, query_with
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.clock import Clock
@@ -18,10 +19,11 @@ from forebay.model.message import PAYLOAD_IS_BINARY
 
 
 class DeadLetters:
-    def __init__(self, database: Database, queues: Queues, clock: Clock) -> None:
+    def __init__(self, database: Database, queues: Queues, clock: Clock, limits: EmbeddedLimits) -> None:
         self._database = database
         self._queues = queues
         self._clock = clock
+        self._limits = limits
 
     def add(self, queue: OpenQueue, partition_id: int, group: str, letter: DeadLetter, message: Message) -> None:
         self._database.do(
@@ -69,7 +71,8 @@ class DeadLetters:
     def _next(self, wanted: DeadLetterFilter, after_id: int, last_id: int, bytes_max: float) -> list[int]:
         where, values = self._where(wanted)
         within = [*values, after_id, last_id]
-        return self._page(f"{where} AND d.id > ? AND d.id <= ?", within, "ASC", PIECE_LETTERS_MAX, 0, bytes_max)
+        conditions = f"{where} AND d.id > ? AND d.id <= ?"
+        return self._page(conditions, within, "ASC", self._limits.letters_max, 0, bytes_max)
 
     def _page(
         self, where: str, values: Sequence[object], order: str, limit: int, offset: int, bytes_max: float

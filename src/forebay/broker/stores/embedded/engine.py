@@ -28,6 +28,7 @@ from forebay.broker.stores.embedded.figures import CountedQueue
 from forebay.broker.stores.embedded.flows import Flows
 from forebay.broker.stores.embedded.groups import Groups
 from forebay.broker.stores.embedded.index import MessageIndex
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.losses import Losses
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.purging import Purger
@@ -68,7 +69,13 @@ class Engine:
     """For one thread at a time: the one that opens it, and then the store's own."""
 
     def __init__(
-        self, directory: Path, options: LogOptions, clock: Clock, filesystem: Filesystem, on_available: Waker
+        self,
+        directory: Path,
+        options: LogOptions,
+        clock: Clock,
+        filesystem: Filesystem,
+        limits: EmbeddedLimits,
+        on_available: Waker,
     ) -> None:
         """Take the directory, make or open what is in it, and catch up with what a crash left behind."""
         try:
@@ -84,18 +91,20 @@ class Engine:
         self.queues = Queues(self.database, directory, options, clock, filesystem)
         self._cache = RecordCache()
         self.losses = Losses(self.database, self.queues, self._cache, clock)
-        self._index = MessageIndex(self.database, self.queues, self._cache, self.losses)
-        self.letters = DeadLetters(self.database, self.queues, clock)
-        self.popper = Popper(self.database, self.queues, self._index, self.letters, clock)
+        self._index = MessageIndex(self.database, self.queues, self._cache, self.losses, limits)
+        self.letters = DeadLetters(self.database, self.queues, clock, limits)
+        self.popper = Popper(self.database, self.queues, self._index, self.letters, clock, limits)
         self.acknowledging = Acknowledging(self.database, self.queues, self.popper, clock)
         self.browsing = Browsing(self.database, self.queues, self._index, self.popper.states)
         self.deletion = Deletion(self.database, self.queues, self.browsing)
         self.groups = Groups(self.database, self.queues, self.popper)
-        self.retention = Retention(self.database, self.queues, self._index, self.popper, self.acknowledging.freed)
+        self.retention = Retention(
+            self.database, self.queues, self._index, self.popper, self.acknowledging.freed, limits
+        )
         self.expiring = Expiring(self.database, self.queues)
-        self._pusher = Pusher(self.queues, self._index, clock, self.database)
-        self.purger = Purger(self.database, self._index.tags)
-        self.traces = Traces(self.database, self.queues, clock)
+        self._pusher = Pusher(self.queues, self._index, clock, self.database, limits)
+        self.purger = Purger(self.database, self._index.tags, limits)
+        self.traces = Traces(self.database, self.queues, clock, limits)
         self.flows = Flows(self.database, clock)
         self.belonging = Belonging(self.database, self.queues)
         self.stages = Stages(directory, self.database, clock, filesystem)
@@ -103,7 +112,7 @@ class Engine:
             self.database, self.queues, self._index, self.stages, clock, partial(self._pusher.waiting, is_urgent=True)
         )
         self.transactions = Transactions(
-            self.database, self.queues, self._pusher, self.acknowledging, self.letters, self.stages, committer
+            self.database, self.queues, self._pusher, self.acknowledging, self.letters, self.stages, committer, limits
         )
         self.stages.sweep()
         self.queues.load()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.given_ids import GivenIds
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.losses import Losses
 from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
@@ -50,14 +51,17 @@ class Partition(NamedTuple):
 
 
 class MessageIndex:
-    def __init__(self, database: Database, queues: Queues, cache: RecordCache, losses: Losses) -> None:
+    def __init__(
+        self, database: Database, queues: Queues, cache: RecordCache, losses: Losses, limits: EmbeddedLimits
+    ) -> None:
         self._database = database
         self._queues = queues
         self._cache = cache
         self._losses = losses
-        self._tail = UnwrittenIndex()
+        self._limits = limits
+        self._tail = UnwrittenIndex(limits)
         self.ids = GivenIds(database)
-        self.tags = CommittedTags(database)
+        self.tags = CommittedTags(database, limits)
 
     # messages that are new
 
@@ -74,21 +78,21 @@ class MessageIndex:
 
     def settle(self) -> None:
         """Put into the database what was noted."""
-        tail, self._tail = self._tail, UnwrittenIndex()
+        tail, self._tail = self._tail, UnwrittenIndex(self._limits)
         if tail.blocks:
             self._write(tail)
         self.ids.settle()
 
     def forget_noted(self) -> None:
         """It will be read from the logs again."""
-        self._tail = UnwrittenIndex()
+        self._tail = UnwrittenIndex(self._limits)
         self.ids.forget_noted()
 
     def add(
         self, queue: OpenQueue, first_seq: int, position: int, shares: Mapping[int, Share], created_us: int
     ) -> None:
         """What `note` does, now."""
-        record = UnwrittenIndex()
+        record = UnwrittenIndex(self._limits)
         record.add(queue.queue_id, first_seq, position, shares, created_us)
         self._write(record)
         _tell_groups(queue, shares)

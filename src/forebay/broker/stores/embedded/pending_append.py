@@ -14,7 +14,6 @@ from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED, M
 
 RECORD_BYTES_MAX = 16 << 20
 """What a queue gets in one cycle is cut into records of about this size."""
-RECORD_MESSAGES_MAX = 100_000
 _ITEM_OVERHEAD_BYTES = 256
 
 
@@ -66,18 +65,18 @@ class PendingAppend:
             return zip(self.partition_ids, ids, range(self.first_seq, stop_seq), strict=False)
         return [(*key, seq) for key, seq in self.taken_ids.items() if self.first_seq <= seq < stop_seq]
 
-    def records(self) -> Iterator[tuple[slice, list[PushRun | list[PushItem]]]]:
-        """What goes into each record, and its places among all messages."""
+    def records(self, messages_max: int) -> Iterator[tuple[slice, list[PushRun | list[PushItem]]]]:
+        """What goes into each record of so many messages at the most, and its places among all messages."""
         count = self.count
         size = sum(map(payload_bytes, self._parts)) + _ITEM_OVERHEAD_BYTES * count
-        if count <= RECORD_MESSAGES_MAX and size <= RECORD_BYTES_MAX:
+        if count <= messages_max and size <= RECORD_BYTES_MAX:
             yield slice(0, count), self._parts
             return
         items = list(self)
         start, total = 0, 0
         for place, item in enumerate(items):
             size = len(item.payload) + _ITEM_OVERHEAD_BYTES
-            if place > start and (total + size > RECORD_BYTES_MAX or place - start >= RECORD_MESSAGES_MAX):
+            if place > start and (total + size > RECORD_BYTES_MAX or place - start >= messages_max):
                 yield slice(start, place), [items[start:place]]
                 start, total = place, 0
             total += size

@@ -17,6 +17,7 @@ from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.dead_letters import DeadLetters
 from forebay.broker.stores.embedded.fetching import Fetcher, RecordLost, seq_before
 from forebay.broker.stores.embedded.index import MessageIndex, Partition
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import Group, OpenQueue, Queues
 from forebay.broker.stores.embedded.ready import ReadyList
@@ -26,17 +27,8 @@ from forebay.clock import SECOND_US, Clock
 from forebay.errors import InvariantBroken
 from forebay.model.queue import QueueOptions
 
-REACH_BEHIND_THE_DEAD = 500
-"""How many messages are looked at where those before them had waited too long, whatever the batch is."""
-BURIED_MAX = 5_000
-"""How many of one partition are buried at once, or passed because they are for other groups. Then others get their
-turn, and the pop goes on behind them."""
 CUT_SHORT = Popped("", [], 0)
 """Of a pop that has only buried messages so far: ask again."""
-
-
-PARTITIONS_LISTED_AT_ONCE_MAX = 5_000
-"""Of a queue with more, the list of those that have something for a group is made beside the store's thread."""
 PARTITIONS_BEHIND = query("partitions_behind")
 
 
@@ -49,7 +41,13 @@ class ListToMake(NamedTuple):
 
 class Popper:
     def __init__(
-        self, database: Database, queues: Queues, index: MessageIndex, letters: DeadLetters, clock: Clock
+        self,
+        database: Database,
+        queues: Queues,
+        index: MessageIndex,
+        letters: DeadLetters,
+        clock: Clock,
+        limits: EmbeddedLimits,
     ) -> None:
         self._database = database
         self._queues = queues
@@ -59,6 +57,7 @@ class Popper:
         self.dropped = Counter[str]()
         """Messages that died and of which no dead letter is kept, by the kind of reason."""
         self._clock = clock
+        self._limits = limits
         self._is_cut_short = False
         self._now_us = 0
         """Of the pop under way."""
@@ -174,7 +173,7 @@ class Popper:
         """Lists that the pop needs and that take long to make: begun, so that they miss nothing from now on."""
         lists = []
         for queue in self._chosen(request):
-            if len(queue.partitions) > PARTITIONS_LISTED_AT_ONCE_MAX:
+            if len(queue.partitions) > self._limits.listed_partitions_max:
                 group = self._joined(queue, request)
                 if group.ready is None:
                     group.ready = ReadyList((), is_whole=False)
@@ -247,12 +246,12 @@ class Popper:
             buried += len(taken.dead) if taken.taken else max(len(taken.dead), len(fresh))
             if taken.taken:
                 break
-            if buried >= BURIED_MAX:
+            if buried >= self._limits.buried_messages_max:
                 ready.rotate(partition_id)
                 self._is_cut_short = True
                 return None
             # Everything in reach was dead; behind it there may be something alive.
-            reach = max(request.batch, REACH_BEHIND_THE_DEAD)
+            reach = max(request.batch, self._limits.reach_messages)
         self.rest(ready, partition, state, is_served=True)
         return columns_of([attempted(known[seq], attempts) for seq, attempts in taken.delivered])
 

@@ -8,12 +8,9 @@ leaves it to the next retention.
 from __future__ import annotations
 
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.queries import query, query_with
-from forebay.broker.stores.embedded.retention import PIECE_PARTITIONS_MAX
 from forebay.broker.stores.embedded.tags import CommittedTags
-
-PIECE_ROWS_MAX = 5_000
-"""Removed before others get their turn."""
 
 _OF_PARTITIONS = (
     ("blocks", "first_seq"),
@@ -36,9 +33,10 @@ _GROUPS_GONE = query("groups_gone")
 
 
 class Purger:
-    def __init__(self, database: Database, tags: CommittedTags) -> None:
+    def __init__(self, database: Database, tags: CommittedTags, limits: EmbeddedLimits) -> None:
         self._database = database
         self._tags = tags
+        self._limits = limits
         self._rows = 0
 
     def waste(self) -> list[int]:
@@ -59,17 +57,17 @@ class Purger:
     def purge(self, queue_id: int) -> bool:
         """Remove some of what a deleted queue has left behind; returns whether that was all."""
         self._rows = 0
-        partitions = self._database.all(query("partitions_some"), (queue_id, PIECE_PARTITIONS_MAX))
+        partitions = self._database.all(query("partitions_some"), (queue_id, self._limits.removed_partitions_max))
         for (number,) in partitions:
             self._database.do(
                 query("trace_names_purge"),
-                (number, PIECE_ROWS_MAX),
+                (number, self._limits.removed_rows_max),
             )
             for table, key in _OF_PARTITIONS:
                 if not self._is_emptied(table, "partition_id", number, key):
                     return False
             self._database.do(query("partition_delete"), (number,))
-        if len(partitions) == PIECE_PARTITIONS_MAX:
+        if len(partitions) == self._limits.removed_partitions_max:
             return False
         if not all(self._is_emptied(table, "queue_id", queue_id, key) for table, key in _OF_QUEUES):
             return False
@@ -79,6 +77,6 @@ class Purger:
         """Remove some of the owner's rows; False when others have to get their turn first."""
         self._rows += self._database.do(
             query_with("rows_purge", table=table, owner=owner, key=key),
-            {"number": number, "limit": PIECE_ROWS_MAX},
+            {"number": number, "limit": self._limits.removed_rows_max},
         )
-        return self._rows < PIECE_ROWS_MAX
+        return self._rows < self._limits.removed_rows_max

@@ -16,6 +16,7 @@ from forebay.broker.queue_rules import refused_for_room, refused_in_clear
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.given_ids import Claim
 from forebay.broker.stores.embedded.index import MessageIndex
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.pending_append import PendingAppend, as_columns, as_runs
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.unwritten_index import shares_of
@@ -64,11 +65,13 @@ class Pusher:
         index: MessageIndex,
         clock: Clock,
         database: Database,
+        limits: EmbeddedLimits,
     ) -> None:
         self._queues = queues
         self._index = index
         self._clock = clock
         self._database = database
+        self._limits = limits
 
     def push(self, requests: Sequence[PendingPush]) -> Counter[str]:
         """Store requests of one queue each; what failed stands in them. Returns how many messages each queue got."""
@@ -201,7 +204,7 @@ class Pusher:
         Raises `StillCounting` until that is known, unless it is urgent: then all of it is counted now.
         """
         if queue.waiting is None:
-            queue.waiting = WaitingCount()
+            queue.waiting = WaitingCount(self._limits.counted_places_max)
         group_ids = [group.group_id for group in queue.groups.values()]
         while not queue.waiting.is_whole:
             self._index.settle()
@@ -271,7 +274,7 @@ class Pusher:
 
     def _append(self, queue: OpenQueue, arrivals: PendingAppend, tag: bytes) -> None:
         now_us = self._clock.now_us()
-        for places, parts in arrivals.records():
+        for places, parts in arrivals.records(self._limits.record_messages_max):
             runs = as_runs(parts)
             if runs is not None:
                 place = queue.log.append_columns(runs, now_us, tag=tag)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from forebay.broker.queue_rules import keeps_everything
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.index import MessageIndex
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.popping import Popper
 from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
@@ -24,11 +25,6 @@ from forebay.broker.stores.embedded.retention_plan import Plan, Span
 from forebay.errors import ForebayError
 
 logger = logging.getLogger(__name__)
-
-PIECE_MESSAGES_MAX = 20_000
-"""How many messages are looked at before others get their turn."""
-PIECE_PARTITIONS_MAX = 300
-"""Of how many partitions some are removed before others get their turn."""
 
 
 @dataclass(slots=True)
@@ -43,7 +39,8 @@ class _Share:
 class _Walk:
     """Goes through a log once for all partitions, for as long as others can wait."""
 
-    def __init__(self, plan: Plan, deleted: Collection[int], from_seq: int) -> None:
+    def __init__(self, plan: Plan, deleted: Collection[int], from_seq: int, limits: EmbeddedLimits) -> None:
+        self._limits = limits
         self._spans = plan.spans
         self._end_seq = plan.end_seq
         self._deleted = deleted
@@ -57,7 +54,7 @@ class _Walk:
         for record in records:
             if record.first_seq > self._end_seq:
                 break
-            if walked >= PIECE_MESSAGES_MAX and self.found:
+            if walked >= self._limits.walked_messages_max and self.found:
                 self.next_seq = record.first_seq
                 return
             stopped = self._look_at(record, start)
@@ -75,7 +72,7 @@ class _Walk:
             span = self._spans.get(name, _NOTHING)
             if seq >= start and span.first_seq <= seq <= span.last_seq:
                 number = span.number
-                if number not in self.found and len(self.found) >= PIECE_PARTITIONS_MAX:
+                if number not in self.found and len(self.found) >= self._limits.removed_partitions_max:
                     return seq
                 share = self.found.setdefault(number, _Share())
                 share.last_seq = seq
@@ -97,6 +94,7 @@ class Retention:
         index: MessageIndex,
         popper: Popper,
         freed: set[str],
+        limits: EmbeddedLimits,
     ) -> None:
         """`freed`: where queues are noted of which a partition may be claimed again."""
         self._database = database
@@ -104,6 +102,7 @@ class Retention:
         self._index = index
         self._popper = popper
         self._freed = freed
+        self._limits = limits
         self._to_truncate: dict[int, int] = {}
         """Queues by number, and the seq before which their logs are not needed once this is committed."""
 
@@ -121,7 +120,7 @@ class Retention:
         queue = self._queues.by_id.get(plan.queue_id)
         if queue is None or not plan.spans:
             return 0, None
-        walk = _Walk(plan, self._deleted(queue), from_seq)
+        walk = _Walk(plan, self._deleted(queue), from_seq, self._limits)
         walk.through(self._records(queue, from_seq))
         removed = 0
         statement = query("held_by_readers")

@@ -10,6 +10,7 @@ from typing import TypeVar
 from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.data_directory import DATABASE_FILE, read_only
 from forebay.broker.stores.embedded.engine import Engine
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.reading import RangeReader, ReadableQueue
 from forebay.broker.stores.embedded.special_lags import KnownPlaces
 from forebay.broker.stores.embedded.store_thread import StoreThread
@@ -33,12 +34,14 @@ class StoreCalls:
         *,
         clock: Clock | None = None,
         filesystem: Filesystem | None = None,
+        limits: EmbeddedLimits | None = None,
     ) -> None:
         """`filesystem`: what the logs are written through; SQLite writes by itself."""
         self._directory = Path(directory)
         self._options = options or LogOptions()
         self._clock = clock or SystemClock()
         self._filesystem = filesystem or RealFilesystem()
+        self._limits = limits or EmbeddedLimits()
         self._line: StoreThread | None = None
         self._known_places = KnownPlaces()
         self._commit_times = Histogram()
@@ -46,7 +49,7 @@ class StoreCalls:
 
     async def open(self, on_available: Waker) -> None:
         self._engine = await asyncio.to_thread(
-            Engine, self._directory, self._options, self._clock, self._filesystem, on_available
+            Engine, self._directory, self._options, self._clock, self._filesystem, self._limits, on_available
         )
         self.recovered_messages = self._engine.recovered_messages
         self._line = StoreThread(self._engine.cycle, self._engine.close, self._commit_times)

@@ -21,10 +21,9 @@ from forebay.broker.messages import (
 from forebay.broker.push_run import PushRun
 from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
 from forebay.broker.stores.embedded.figures import partitions_behind
-from forebay.broker.stores.embedded.popping import CUT_SHORT, PARTITIONS_LISTED_AT_ONCE_MAX
+from forebay.broker.stores.embedded.popping import CUT_SHORT
 from forebay.broker.stores.embedded.pushing import PendingPush
 from forebay.broker.stores.embedded.store_calls import StoreCalls
-from forebay.broker.stores.embedded.transactions import QUEUES_AT_ONCE_MAX
 from forebay.broker.stores.embedded.turn import NotYet
 from forebay.errors import ForebayError, StoreUnavailable
 
@@ -57,7 +56,7 @@ class StoreDelivery(StoreCalls):
         places: dict[str, list[int]] = {}
         for place, item in enumerate(items):
             places.setdefault(item.queue, []).append(place)
-        if not 0 < len(places) <= QUEUES_AT_ONCE_MAX:
+        if not 0 < len(places) <= self._limits.queues_at_once_max:
             return await self._push_one_by_one(items, list(places.values()))
         await self._make_queues(items)
         transact = partial(self._engine.transactions.transact, items, (), duplicates_abort=False)
@@ -99,7 +98,7 @@ class StoreDelivery(StoreCalls):
         queues = self._engine.queues
         chosen = [queues.by_name.get(request.queue)] if request.queue else list(queues.by_id.values())
         for queue in chosen:
-            if queue is not None and len(queue.partitions) > PARTITIONS_LISTED_AT_ONCE_MAX:
+            if queue is not None and len(queue.partitions) > self._limits.listed_partitions_max:
                 group = queue.groups.get(request.group)
                 if group is None or group.ready is None or not group.ready.is_whole:
                     return True

@@ -26,17 +26,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import OpenQueue
 from forebay.commitlog.block import NO_TAG
 
-PIECE_TAGS_MAX = 200
-"""Removed before others get their turn."""
-
 
 class CommittedTags:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: EmbeddedLimits) -> None:
         self._database = database
+        self._limits = limits
 
     def counts(self, tag: bytes) -> bool:
         """Whether records with this tag are part of the queue: their transaction was committed, or they had none."""
@@ -58,17 +57,17 @@ class CommittedTags:
         """Remove some that the queue's log does not hold any more; returns whether there may be others."""
         gone = self._database.all(
             query("tags_before"),
-            (queue.queue_id, queue.log.first_seq, PIECE_TAGS_MAX),
+            (queue.queue_id, queue.log.first_seq, self._limits.removed_tags_max),
         )
         self._remove(queue.queue_id, gone)
-        return len(gone) == PIECE_TAGS_MAX
+        return len(gone) == self._limits.removed_tags_max
 
     def forget_some(self, queue_id: int) -> bool:
         """The queue is deleted: remove some of its tags; returns whether there may be others."""
         statement = query("tags_of_queue")
-        gone = self._database.all(statement, (queue_id, PIECE_TAGS_MAX))
+        gone = self._database.all(statement, (queue_id, self._limits.removed_tags_max))
         self._remove(queue_id, gone)
-        return len(gone) == PIECE_TAGS_MAX
+        return len(gone) == self._limits.removed_tags_max
 
     def _remove(self, queue_id: int, tags: Sequence[tuple[bytes]]) -> None:
         self._database.many(query("tagged_record_delete"), [(tag, queue_id) for (tag,) in tags])

@@ -10,19 +10,18 @@ from typing import Any
 
 from forebay.broker.overview import TraceEvent
 from forebay.broker.stores.embedded.database import Database
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.queues import Queues
 from forebay.clock import SECOND_US, Clock
 
-PIECE_TRACES_MAX = 200
-"""Removed before others get their turn."""
-
 
 class Traces:
-    def __init__(self, database: Database, queues: Queues, clock: Clock) -> None:
+    def __init__(self, database: Database, queues: Queues, clock: Clock, limits: EmbeddedLimits) -> None:
         self._database = database
         self._queues = queues
         self._clock = clock
+        self._limits = limits
 
     def add(self, event: TraceEvent) -> None:
         found = self._queues.of_wire_id(event.partition_id)
@@ -63,7 +62,7 @@ class Traces:
         (first_id,) = self._database.one(query("traces_first"))
         if first_id is None:
             return 0
-        stop_id = first_id + PIECE_TRACES_MAX
+        stop_id = first_id + self._limits.removed_traces_max
         young = self._database.one(
             query("traces_first_kept"),
             (stop_id, self._clock.now_us() - round(seconds * SECOND_US)),

@@ -38,15 +38,13 @@ from forebay.broker.stores.embedded.committing import StageCommitter, seqs_by_qu
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.dead_letters import DeadLetters
 from forebay.broker.stores.embedded.group_edges import dead_seqs, gaps_of, group_edge
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.pushing import DuplicateInTransaction, Pusher
 from forebay.broker.stores.embedded.queues import Queues
 from forebay.broker.stores.embedded.staging import Stages
 from forebay.errors import ForebayError
 
 T = TypeVar("T")
-
-QUEUES_AT_ONCE_MAX = 8
-"""Stored as a whole by one push, or by one turn of a replay: each takes a sync of its own."""
 
 
 class _Aborted(Exception):
@@ -63,6 +61,7 @@ class Transactions:
         letters: DeadLetters,
         stages: Stages,
         committer: StageCommitter,
+        limits: EmbeddedLimits,
     ) -> None:
         self._database = database
         self._queues = queues
@@ -71,6 +70,7 @@ class Transactions:
         self._letters = letters
         self._stages = stages
         self._committer = committer
+        self._limits = limits
         self.stored: Counter[str] = Counter()
         """How many messages each queue got in this cycle. The store tells, and forgets."""
 
@@ -108,7 +108,7 @@ class Transactions:
         self, wanted: DeadLetterFilter, to_all_groups: bool, after_id: int, last_id: int
     ) -> list[int]:
         """The next ones of those up to that id; returns which."""
-        letters = _of_few_queues(self._letters.next(wanted, after_id, last_id))
+        letters = _of_few_queues(self._letters.next(wanted, after_id, last_id), self._limits.queues_at_once_max)
         if letters:
             self.transact(self._letters.as_items(letters, to_all_groups), (), duplicates_abort=False)
         return self._letters.remove([letter.letter_id for letter in letters])
@@ -181,13 +181,13 @@ def edge_of(queues: Queues, name: str) -> Edge | None:
     return Edge(queue.queue_id, queue.log.first_seq, queue.log.next_seq, identity)
 
 
-def _of_few_queues(letters: Sequence[DeadMessage]) -> list[DeadMessage]:
+def _of_few_queues(letters: Sequence[DeadMessage], queues_max: int) -> list[DeadMessage]:
     """The first ones: each queue takes a sync of its own, and others wait for all of them."""
     queues: set[str] = set()
     chosen = []
     for letter in letters:
         queues.add(letter.message.queue)
-        if len(queues) > QUEUES_AT_ONCE_MAX:
+        if len(queues) > queues_max:
             break
         chosen.append(letter)
     return chosen

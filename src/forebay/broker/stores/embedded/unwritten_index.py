@@ -14,10 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
-SHARES_MAX = 1024
-MESSAGES_MAX = 16_384
-PAYLOAD_BYTES_MAX = 64 << 20
-"""What is waited for at the most, and so what has to be read again after a crash."""
+from forebay.broker.stores.embedded.limits import EmbeddedLimits
 
 Share = Sequence[int]
 """Of one partition in a record: first and last seq, messages, bytes."""
@@ -36,7 +33,8 @@ class Change(NamedTuple):
 
 
 class UnwrittenIndex:
-    def __init__(self) -> None:
+    def __init__(self, limits: EmbeddedLimits) -> None:
+        self._limits = limits
         self.blocks: list[tuple[int, int, int, int, int, int, int]] = []
         """Partition, first and last seq, messages, messages of the tail before them, seq and position of the record."""
         self.changes: dict[int, Change] = {}
@@ -48,7 +46,12 @@ class UnwrittenIndex:
 
     @property
     def is_long(self) -> bool:
-        return len(self.blocks) >= SHARES_MAX or self._messages >= MESSAGES_MAX or self._size >= PAYLOAD_BYTES_MAX
+        limits = self._limits
+        return (
+            len(self.blocks) >= limits.unwritten_shares_max
+            or self._messages >= limits.unwritten_messages_max
+            or self._size >= limits.unwritten_bytes_max
+        )
 
     def add(self, queue_id: int, record_seq: int, position: int, shares: Mapping[int, Share], created_us: int) -> None:
         """A record, by each partition's share of it."""

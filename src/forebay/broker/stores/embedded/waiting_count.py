@@ -18,8 +18,6 @@ from forebay.broker.stores.embedded.special_lags import special_partitions
 from forebay.broker.stores.embedded.turn import NotYet
 from forebay.commitlog import CommitLog
 
-PIECE_PLACES_MAX = 4_000
-"""Partitions, times groups, that are counted before others get their turn: about 20 ms."""
 _LAGS = query("figures_lags")
 
 
@@ -31,7 +29,9 @@ class StillCounting(NotYet):
 
 
 class WaitingCount:
-    def __init__(self) -> None:
+    def __init__(self, places_max: int) -> None:
+        """`places_max`: partitions, times groups, that are counted in one turn."""
+        self._places_max = places_max
         self._upto = 0
         """Partitions up to this number are counted."""
         self.is_whole = False
@@ -46,7 +46,7 @@ class WaitingCount:
         """Count the next partitions. The index has to be settled."""
         if self.is_whole:
             return
-        limit = max(PIECE_PLACES_MAX // max(len(group_ids), 1), 1)
+        limit = max(self._places_max // max(len(group_ids), 1), 1)
         rows = database.all(
             query("partitions_counts"),
             (queue_id, self._upto, limit),

@@ -13,16 +13,11 @@ from forebay.broker.messages import ANSWER_BYTES_MAX, Message, PopRequest, count
 from forebay.broker.queue_rules import visible_count, visible_us, window_end_us
 from forebay.broker.stores.postgres.connections import Connection, rows
 from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, save
+from forebay.broker.stores.postgres.limits import PostgresLimits
 from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.queries import query
 from forebay.model.queue import QueueOptions
 
-PIECE_MESSAGES_MIN = 500
-"""How many are read at once where all before them had waited too long, whatever the batch is."""
-BURIED_MAX = 20 * PIECE_MESSAGES_MIN
-BURIED_BYTES_MAX = ANSWER_BYTES_MAX
-"""What one transaction buries before it is content: a backlog that takes longer than a request may take would be rolled
-back, and begun again by every pop."""
 _partition_of = itemgetter(0)
 
 
@@ -83,6 +78,7 @@ class Claiming:
         request: PopRequest,
         lease_id: str,
         now_us: int,
+        limits: PostgresLimits,
         *,
         is_whole: bool = False,
     ) -> None:
@@ -93,6 +89,7 @@ class Claiming:
         self._request = request
         self._lease_id = lease_id
         self._now_us = now_us
+        self._limits = limits
         self._contents: dict[int, _Content] = {}
         """Messages that were read whole, by seq."""
         self._sizes: dict[int, int] = {}
@@ -175,7 +172,7 @@ class Claiming:
             if claim.taken or self._is_whole or self._has_buried_enough():
                 return claim, delivery.due_us(state, options, now_us), dead
             # Everything that was read is dead: the next may be alive. Without payloads, as most may be dead too.
-            limit = max(left.batch, PIECE_MESSAGES_MIN)
+            limit = max(left.batch, self._limits.reach_messages_min)
             again = await self._read_fresh([one._replace(state=state)], limit, ANSWER_BYTES_MAX, is_whole=False)
             fresh = again.get(one.partition_id, Candidates())
 
@@ -197,7 +194,8 @@ class Claiming:
             self._contents.pop(letter.seq, None)
 
     def _has_buried_enough(self) -> bool:
-        return self._buried >= BURIED_MAX or self._buried_bytes >= BURIED_BYTES_MAX
+        limits = self._limits
+        return self._buried >= limits.buried_messages_max or self._buried_bytes >= limits.buried_bytes_max
 
     async def _decided(self, state: DeliveryState, ready: Candidates, left: PopRequest) -> Claim | None:
         def claim(batch: int) -> Claim | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple, cast
 
 from forebay.broker.delivery import addressed
-from forebay.broker.messages import ANSWER_BYTES_MAX, Message, PushItem
-from forebay.broker.overview import PIECE_LETTERS_MAX, DeadLetterFilter, DeadMessage
+from forebay.broker.messages import Message, PushItem
+from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.postgres.connections import Connection, Database, rows
+from forebay.broker.stores.postgres.limits import PostgresLimits
 from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.queries import query
 from forebay.model.ids import replay_id
@@ -64,25 +65,27 @@ async def all_now(database: Database) -> Span:
     return Span(0, cast("int", last_id))
 
 
-async def take(connection: Connection, wanted: DeadLetterFilter, span: Span, *, is_whole: bool) -> list[Letter]:
+async def take(
+    connection: Connection, wanted: DeadLetterFilter, span: Span, limits: PostgresLimits, *, is_whole: bool
+) -> list[Letter]:
     """Remove the next of them; with what they held if `is_whole`."""
     values: dict[str, object] = {
         **wanted._asdict(),
         **span._asdict(),
-        "limit": PIECE_LETTERS_MAX,
-        "bytes_max": ANSWER_BYTES_MAX,
+        "limit": limits.letters_max,
+        "bytes_max": limits.letters_bytes_max,
         "is_whole": is_whole,
     }
     found = cast("list[tuple[Any, ...]]", await rows(connection, query("dead_letters_take"), values))
     return [Letter(*row) for row in found]
 
 
-async def purge(database: Database, wanted: DeadLetterFilter) -> int:
+async def purge(database: Database, wanted: DeadLetterFilter, limits: PostgresLimits) -> int:
     """Remove all of them, in pieces; returns how many."""
     span, total = await all_now(database), 0
 
     async def work(connection: Connection) -> list[Letter]:
-        return await take(connection, wanted, span, is_whole=False)
+        return await take(connection, wanted, span, limits, is_whole=False)
 
     while taken := await database.run(work, is_durable=True):
         span, total = span._replace(after_id=taken[-1].letter_id), total + len(taken)

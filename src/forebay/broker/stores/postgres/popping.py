@@ -17,14 +17,12 @@ from forebay.broker.messages import Message, Popped, PopRequest
 from forebay.broker.stores.postgres.claiming import Claimed, Claiming, QueueAndGroup, Taken
 from forebay.broker.stores.postgres.connections import Connection, Database, rows
 from forebay.broker.stores.postgres.deliveries import read_state, without_removed
+from forebay.broker.stores.postgres.limits import PostgresLimits
 from forebay.broker.stores.postgres.names import stored_options
 from forebay.broker.stores.postgres.queries import query
 from forebay.clock import SECOND_US
 from forebay.model.queue import QueueOptions
 
-ROUNDS_MAX = 20
-"""How often one pop looks for further partitions when those it got had nothing that may be delivered now, or more dead
-messages than one transaction buries."""
 _NOTHING = Claimed(0, [], is_cut_short=False)
 
 
@@ -39,9 +37,17 @@ class _Round(NamedTuple):
 class Pop:
     """One request on its way through the queues that it covers."""
 
-    def __init__(self, database: Database, request: PopRequest, now_us: int | None, dropped: Counter[str]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        request: PopRequest,
+        now_us: int | None,
+        dropped: Counter[str],
+        limits: PostgresLimits,
+    ) -> None:
         """`dropped`: where messages are counted of which no dead letter is kept."""
         self._dropped = dropped
+        self._limits = limits
         self._database = database
         self._request = request
         self._now_us = now_us
@@ -117,13 +123,13 @@ class Pop:
                 "now_us": self._now_us,
             }
             await self._database.ask_for_delivery(query("pop_plan_partition"), values)
-            for _ in range(ROUNDS_MAX):
+            for _ in range(self._limits.rounds_max):
                 done = await self._round(place, "pop_take_partition", values)
                 if self._is_full() or not done.is_cut_short:
                     return
             return
         has_looked = False
-        for _ in range(ROUNDS_MAX):
+        for _ in range(self._limits.rounds_max):
             wanted = self._request.partitions - self._claimed
             values = {"group_id": place.group_id, "now_us": self._now_us, "limit": wanted}
             done = await self._round(place, "pop_take_due", values)
@@ -158,7 +164,8 @@ class Pop:
             lost = next(_lost_leases(taken, place.options, now_us), "") if left.whole_leases else ""
             if lost:
                 return lost, _NOTHING
-            return len(found), await Claiming(connection, place, left, self._lease_id, now_us).claim(taken)
+            claiming = Claiming(connection, place, left, self._lease_id, now_us, self._limits)
+            return len(found), await claiming.claim(taken)
 
         locked, claimed = await self._database.run(work)
         if isinstance(locked, str):
@@ -184,7 +191,7 @@ class Pop:
                 return _NOTHING
             taken, now_us = _taken(found)
             still = [one for one in taken if delivery.lost_lease(one.state, place.options, now_us) == lost]
-            claiming = Claiming(connection, place, unlimited, self._lease_id, now_us, is_whole=True)
+            claiming = Claiming(connection, place, unlimited, self._lease_id, now_us, self._limits, is_whole=True)
             return await claiming.claim(still)
 
         claimed = await self._database.run(work)

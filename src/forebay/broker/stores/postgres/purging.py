@@ -15,16 +15,13 @@ from functools import partial
 from typing import cast
 
 from forebay.broker.stores.postgres.connections import Connection, Database, rows, send
+from forebay.broker.stores.postgres.limits import PostgresLimits
 from forebay.broker.stores.postgres.queries import query
-
-PIECE_ROWS_MAX = 2_000
-PIECE_BYTES_MAX = 64 << 20
-"""Of payloads: a large one takes PostgreSQL as long as thousands of small ones."""
 
 Step = Callable[[Connection], Awaitable[list[int]]]
 
 
-async def purge(database: Database, queue_id: int) -> None:
+async def purge(database: Database, queue_id: int, limits: PostgresLimits) -> None:
     """Remove all of a queue that was deleted. It may be done again, and by several servers at the same time."""
 
     async def piece(step: Step) -> list[int]:
@@ -36,14 +33,16 @@ async def purge(database: Database, queue_id: int) -> None:
 
     for name in ("purge_messages", "purge_dead_letters"):
         after = 0
-        while gone := await piece(partial(_remove_with_payloads, name, queue_id, after)):
+        while gone := await piece(partial(_remove_with_payloads, name, queue_id, after, limits)):
             after = max(gone)
-    while await piece(partial(_remove_partitions, queue_id)):
+    while await piece(partial(_remove_partitions, queue_id, limits.removed_rows_max)):
         pass
     await piece(partial(_remove_queue, queue_id))
 
 
-async def _remove_with_payloads(name: str, queue_id: int, after: int, connection: Connection) -> list[int]:
+async def _remove_with_payloads(
+    name: str, queue_id: int, after: int, limits: PostgresLimits, connection: Connection
+) -> list[int]:
     """Remove the next messages or dead letters; returns their numbers.
 
     Behind those of the last piece, because PostgreSQL may have to keep what it removed for a snapshot that another
@@ -52,18 +51,18 @@ async def _remove_with_payloads(name: str, queue_id: int, after: int, connection
     values: dict[str, object] = {
         "queue_id": queue_id,
         "after": after,
-        "limit": PIECE_ROWS_MAX,
-        "bytes_max": PIECE_BYTES_MAX,
+        "limit": limits.removed_rows_max,
+        "bytes_max": limits.removed_bytes_max,
     }
     return _numbers(await rows(connection, query(name), values))
 
 
-async def _remove_partitions(queue_id: int, connection: Connection) -> list[int]:
+async def _remove_partitions(queue_id: int, rows_max: int, connection: Connection) -> list[int]:
     """Remove some partitions, or as much as one piece may of what refers to them; returns their numbers."""
     partition_ids = _numbers(await rows(connection, query("purge_find_partitions"), {"queue_id": queue_id}))
     values: dict[str, object] = {"partition_ids": partition_ids}
-    [[removed]] = await rows(connection, query("purge_of_partitions"), {**values, "limit": PIECE_ROWS_MAX})
-    if cast("int", removed) < PIECE_ROWS_MAX:
+    [[removed]] = await rows(connection, query("purge_of_partitions"), {**values, "limit": rows_max})
+    if cast("int", removed) < rows_max:
         await send(connection, query("purge_partitions"), values)
     return partition_ids
 

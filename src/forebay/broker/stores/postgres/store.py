@@ -64,6 +64,7 @@ from forebay.broker.stores.postgres import (
     traces,
 )
 from forebay.broker.stores.postgres.connections import REQUEST_SECONDS_MAX, Connection, Database, opened, rows
+from forebay.broker.stores.postgres.limits import PostgresLimits
 from forebay.broker.stores.postgres.migrations import migrate
 from forebay.broker.stores.postgres.names import partition_number, place_numbers
 from forebay.broker.stores.postgres.notices import Notices
@@ -94,9 +95,15 @@ class PostgresStore:
     """
 
     def __init__(
-        self, url: str, *, clock: Clock | None = None, request_seconds_max: float = REQUEST_SECONDS_MAX
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        request_seconds_max: float = REQUEST_SECONDS_MAX,
+        limits: PostgresLimits | None = None,
     ) -> None:
         self._url = url
+        self._limits = limits or PostgresLimits()
         self._clock = clock
         self._server_id = uuid.uuid4().hex
         push_seconds_max = min(request_seconds_max, PUSH_SECONDS_MAX)
@@ -121,6 +128,7 @@ class PostgresStore:
             tell=self._tell,
             tell_freed=self._tell_freed,
             dropped=self._dropped,
+            limits=self._limits,
         )
 
     def _now_us(self) -> int | None:
@@ -187,7 +195,7 @@ class PostgresStore:
     async def delete_queue(self, name: str) -> bool:
         found = await self._database.ask(query("queue_forget"), {"name": name}, is_durable=True)
         for [queue_id] in found:
-            await purging.purge(self._database, queue_id)  # type: ignore[arg-type]  # it is a number
+            await purging.purge(self._database, cast("int", queue_id), self._limits)
         return bool(found)
 
     # the way in
@@ -204,16 +212,19 @@ class PostgresStore:
     # the way out
 
     async def pop(self, request: PopRequest) -> Popped:
-        pop = Pop(self._database, request, self._now_us(), self._dropped)
+        pop = self._new_pop(request)
         popped = await pop.run()
         if pop.is_queue_missing and request.subscription_mode != "all":
             # What is pushed from now on is the group's, so the queue has to know it.
             await self._transactions.make_queues([PushItem(request.queue, "", b"", "")])
-            popped = await Pop(self._database, request, self._now_us(), self._dropped).run()
+            popped = await self._new_pop(request).run()
         if not popped.messages and await self._notices.note(request.queue):
             # Another server may have pushed before the note was there, and notified none.
-            popped = await Pop(self._database, request, self._now_us(), self._dropped).run()
+            popped = await self._new_pop(request).run()
         return popped
+
+    def _new_pop(self, request: PopRequest) -> Pop:
+        return Pop(self._database, request, self._now_us(), self._dropped, self._limits)
 
     async def seconds_until_due(self, request: PopRequest) -> float | None:
         return await seconds_until_due(self._database, request, self._now_us())
@@ -314,7 +325,7 @@ class PostgresStore:
         return await self._transactions.replay_dead_letters(wanted, to_all_groups)
 
     async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:
-        return await dead_letters.purge(self._database, wanted)
+        return await dead_letters.purge(self._database, wanted, self._limits)
 
     # messages, for browsing
 
@@ -360,7 +371,7 @@ class PostgresStore:
 
     async def clear_queue(self, name: str, partition: str | None = None) -> int:
         queue_id = await browsing.queue_number(self._database, name)
-        removed = await retention.clear(self._database, queue_id, partition, self._now_us())
+        removed = await retention.clear(self._database, queue_id, partition, self._now_us(), self._limits)
         self._tell_freed([name])
         return removed
 
@@ -427,7 +438,7 @@ class PostgresStore:
         return cast("int", time_us)
 
     async def apply_retention(self) -> int:
-        return await retention.apply(self._database, self._now_us())
+        return await retention.apply(self._database, self._now_us(), self._limits)
 
     async def expire_dead_letters(self, seconds: float) -> int:
         oldest_us = await self.time_us() - round(seconds * SECOND_US)
@@ -437,7 +448,7 @@ class PostgresStore:
         return await groups.expire(self._database, seconds, self._now_us())
 
     async def expire_partitions(self, seconds: float) -> int:
-        return await retention.expire_partitions(self._database, seconds, self._now_us())
+        return await retention.expire_partitions(self._database, seconds, self._now_us(), self._limits)
 
     # Arrow
 

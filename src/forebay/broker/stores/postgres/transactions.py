@@ -17,6 +17,7 @@ from forebay.broker.room_work import Work
 from forebay.broker.stores.postgres import acknowledging, dead_letters
 from forebay.broker.stores.postgres.committing import COMMIT_SECONDS_MAX, StageCommit
 from forebay.broker.stores.postgres.connections import Connection, Database
+from forebay.broker.stores.postgres.limits import PostgresLimits
 from forebay.broker.stores.postgres.pushing import (
     DELETED_AGAIN,
     MAKE_QUEUES_MAX,
@@ -47,7 +48,9 @@ class Transactions:
         tell: Callable[[Availability], None],
         tell_freed: Callable[[Iterable[str]], None],
         dropped: Counter[str],
+        limits: PostgresLimits,
     ) -> None:
+        self._limits = limits
         self._dropped = dropped
         self._database = database
         self._server_id = server_id
@@ -85,7 +88,7 @@ class Transactions:
         span, total = await dead_letters.all_now(self._database), 0
 
         async def work(connection: Connection) -> tuple[list[dead_letters.Letter], Availability]:
-            taken = await dead_letters.take(connection, wanted, span, is_whole=True)
+            taken = await dead_letters.take(connection, wanted, span, self._limits, is_whole=True)
             _, availability = await self._pushed(connection, [letter.as_item(to_all_groups) for letter in taken])
             return taken, availability
 
