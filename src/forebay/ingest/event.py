@@ -25,8 +25,8 @@ from crc32c import crc32c
 from msgspec import Raw, Struct
 
 from forebay.broker.encryption import Address, Cipher
-from forebay.broker.messages import PushItem
 from forebay.errors import BatchRefused, Permanent
+from forebay.model.push_run import PushRun, run_of_one
 from forebay.model.queue import DEFAULT_PARTITION
 
 LENGTH_BYTES = 4
@@ -62,27 +62,43 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Event)
 
 
-def frames_of(items: Sequence[PushItem], *, is_failover: bool, now_us: int, cipher: Cipher | None) -> list[bytes]:
+def frames_of(runs: Sequence[PushRun], *, is_failover: bool, now_us: int, cipher: Cipher | None) -> list[bytes]:
     """The messages as frames. With a cipher every payload is sealed: it is not known here which queue is encrypted."""
-    return [_frame(item, is_failover, now_us, cipher) for item in items]
+    return [
+        _frame(run, *values, is_failover, now_us, cipher)
+        for run in runs
+        for values in zip(
+            run.partitions, run.payloads, run.transaction_ids, run.trace_column(), run.header_column(), strict=True
+        )
+    ]
 
 
-def _frame(item: PushItem, is_failover: bool, now_us: int, cipher: Cipher | None) -> bytes:
-    payload, encoding = _written(item, cipher)
+def _frame(
+    run: PushRun,
+    partition: str,
+    given: bytes,
+    transaction_id: str,
+    trace_id: str,
+    headers: bytes,
+    is_failover: bool,
+    now_us: int,
+    cipher: Cipher | None,
+) -> bytes:
+    payload, encoding = _written(given, run.is_binary, cipher, Address(run.queue, partition, transaction_id))
     text = _encoder.encode(
         Event(
-            item.queue,
+            run.queue,
             Raw(payload),
-            item.transaction_id,
-            item.partition,
-            item.namespace,
-            item.task,
-            item.trace_id,
+            transaction_id,
+            partition,
+            run.namespace,
+            run.task,
+            trace_id,
             is_failover,
             crc32c(payload).to_bytes(4).hex(),
             now_us,
             encoding,
-            b64encode(item.headers).decode() if item.headers else "",
+            b64encode(headers).decode() if headers else "",
         )
     )
     text = text[:-1]
@@ -97,12 +113,10 @@ def _sum_of(text: bytes) -> bytes:
     return hexlify(crc32c(text).to_bytes(4))
 
 
-def _written(item: PushItem, cipher: Cipher | None) -> tuple[bytes, str]:
+def _written(payload: bytes, is_binary: bool, cipher: Cipher | None, address: Address) -> tuple[bytes, str]:
     if cipher is not None:
-        encoding = "sealed-base64" if item.is_binary else "sealed"
-        sealed = cipher.seal(item.payload, Address(item.queue, item.partition, item.transaction_id))
-        return b'"%b"' % b64encode(sealed), encoding
-    return (b'"%b"' % b64encode(item.payload), "base64") if item.is_binary else (item.payload, "")
+        return b'"%b"' % b64encode(cipher.seal(payload, address)), "sealed-base64" if is_binary else "sealed"
+    return (b'"%b"' % b64encode(payload), "base64") if is_binary else (payload, "")
 
 
 def read_event(body: bytes) -> Event:
@@ -123,27 +137,36 @@ def read_event(body: bytes) -> Event:
     return event
 
 
-def item_of(event: Event, cipher: Cipher | None) -> PushItem:
+def run_of(event: Event, cipher: Cipher | None) -> PushRun:
     """The message as the store takes it: its id counts as the producer's own, so that it is stored once."""
-    payload = bytes(event.payload)
-    if event.encoding:
-        payload = b64decode(payload[1:-1])
-    if event.encoding.startswith("sealed"):
-        if cipher is None:
-            raise Permanent(
-                f"a buffered message of queue {event.queue!r} is encrypted and there is no key",
-                remedy="Start the server with the key that it had when the message was accepted",
-            )
-        payload = cipher.open(payload, Address(event.queue, event.partition, event.transaction_id))
-    return PushItem(
+    return run_of_one(
         event.queue,
         event.partition,
-        payload,
+        payload_of(event, cipher),
         event.transaction_id,
         False,
         event.trace_id,
         b64decode(event.headers) if event.headers else b"",
-        event.encoding.endswith("base64"),
+        is_binary(event),
         event.namespace,
         event.task,
     )
+
+
+def is_binary(event: Event) -> bool:
+    return event.encoding.endswith("base64")
+
+
+def payload_of(event: Event, cipher: Cipher | None) -> bytes:
+    """The payload as it came."""
+    payload = bytes(event.payload)
+    if event.encoding:
+        payload = b64decode(payload[1:-1])
+    if not event.encoding.startswith("sealed"):
+        return payload
+    if cipher is None:
+        raise Permanent(
+            f"a buffered message of queue {event.queue!r} is encrypted and there is no key",
+            remedy="Start the server with the key that it had when the message was accepted",
+        )
+    return cipher.open(payload, Address(event.queue, event.partition, event.transaction_id))
