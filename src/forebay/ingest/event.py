@@ -26,7 +26,7 @@ from msgspec import Raw, Struct
 
 from forebay.broker.encryption import Address, Cipher
 from forebay.errors import BatchRefused, Permanent
-from forebay.model.push_run import PushRun, run_of_one
+from forebay.model.push_run import PushRun, Row, run_of_one
 from forebay.model.queue import DEFAULT_PARTITION
 
 LENGTH_BYTES = 4
@@ -64,41 +64,25 @@ _decoder = msgspec.json.Decoder(Event)
 
 def frames_of(runs: Sequence[PushRun], *, is_failover: bool, now_us: int, cipher: Cipher | None) -> list[bytes]:
     """The messages as frames. With a cipher every payload is sealed: it is not known here which queue is encrypted."""
-    return [
-        _frame(run, *values, is_failover, now_us, cipher)
-        for run in runs
-        for values in zip(
-            run.partitions, run.payloads, run.transaction_ids, run.trace_column(), run.header_column(), strict=True
-        )
-    ]
+    return [_frame(run, row, is_failover, now_us, cipher) for run in runs for row in run.rows()]
 
 
-def _frame(
-    run: PushRun,
-    partition: str,
-    given: bytes,
-    transaction_id: str,
-    trace_id: str,
-    headers: bytes,
-    is_failover: bool,
-    now_us: int,
-    cipher: Cipher | None,
-) -> bytes:
-    payload, encoding = _written(given, run.is_binary, cipher, Address(run.queue, partition, transaction_id))
+def _frame(run: PushRun, row: Row, is_failover: bool, now_us: int, cipher: Cipher | None) -> bytes:
+    payload, encoding = _written(run, row, cipher)
     text = _encoder.encode(
         Event(
             run.queue,
             Raw(payload),
-            transaction_id,
-            partition,
+            row.transaction_id,
+            row.partition,
             run.namespace,
             run.task,
-            trace_id,
+            row.trace_id,
             is_failover,
             crc32c(payload).to_bytes(4).hex(),
             now_us,
             encoding,
-            b64encode(headers).decode() if headers else "",
+            b64encode(row.headers).decode() if row.headers else "",
         )
     )
     text = text[:-1]
@@ -113,10 +97,12 @@ def _sum_of(text: bytes) -> bytes:
     return hexlify(crc32c(text).to_bytes(4))
 
 
-def _written(payload: bytes, is_binary: bool, cipher: Cipher | None, address: Address) -> tuple[bytes, str]:
+def _written(run: PushRun, row: Row, cipher: Cipher | None) -> tuple[bytes, str]:
     if cipher is not None:
-        return b'"%b"' % b64encode(cipher.seal(payload, address)), "sealed-base64" if is_binary else "sealed"
-    return (b'"%b"' % b64encode(payload), "base64") if is_binary else (payload, "")
+        encoding = "sealed-base64" if run.is_binary else "sealed"
+        sealed = cipher.seal(row.payload, Address(run.queue, row.partition, row.transaction_id))
+        return b'"%b"' % b64encode(sealed), encoding
+    return (b'"%b"' % b64encode(row.payload), "base64") if run.is_binary else (row.payload, "")
 
 
 def read_event(body: bytes) -> Event:

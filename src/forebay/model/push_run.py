@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,16 @@ from forebay.model.message import Payload
 from forebay.model.text_block import TextBlock
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+class Row(NamedTuple):
+    """One message of a run, where it has to be looked at by itself."""
+
+    partition: str
+    payload: bytes
+    transaction_id: str
+    trace_id: str
+    headers: bytes
 
 
 class PushRun(Struct, gc=False):
@@ -74,6 +84,9 @@ class PushRun(Struct, gc=False):
     def header_column(self) -> Sequence[bytes]:
         """One each; empty where there are none."""
         return self.headers or [b""] * len(self)
+
+    def rows(self) -> Iterator[Row]:
+        return map(Row, self.partitions, self.payloads, self.transaction_ids, self.trace_column(), self.header_column())
 
     def at(self, places: Sequence[int]) -> PushRun:
         """The messages at these places."""

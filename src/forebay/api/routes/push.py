@@ -115,10 +115,8 @@ def _pushed_items(runs: Sequence[PushRun], pushed: Sequence[Pushed]) -> list[Pus
     if not runs:
         return []
     if len(pushed) == 1 and pushed[0].count == 1:
-        run = runs[0]
-        return [
-            _pushed_item(0, run.queue, run.transaction_ids[0], run.trace_ids[0] if run.trace_ids else "", pushed[0])
-        ]
+        [run] = runs
+        return [_pushed_item(0, run.queue, run.transaction_ids[0], run.trace_ids[0] if run.trace_ids else "", *pushed)]
     each = each_message(pushed)
     queues, ids, traces = _columns(runs)
     seqs = [found.seq for found in each]

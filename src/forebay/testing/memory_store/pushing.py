@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from forebay.broker.messages import DUPLICATE, QUEUED, Message, Pushed
 from forebay.broker.numbering import by_run, count_of
 from forebay.broker.queue_rules import refused_for_room, refused_in_clear
-from forebay.model.push_run import PushRun
+from forebay.model.push_run import PushRun, Row
 from forebay.testing.memory_store.contents import Contents
 
 
@@ -46,25 +46,12 @@ class Pushing(Contents):
 
     def _push(self, runs: Sequence[PushRun]) -> list[Pushed]:
         """One answer per message."""
-        return [
-            self._push_one(run, *values)
-            for run in runs
-            for values in zip(
-                run.partitions,
-                run.transaction_ids,
-                run.payloads,
-                run.trace_column(),
-                run.header_column(),
-                strict=True,
-            )
-        ]
+        return [self._push_one(run, row) for run in runs for row in run.rows()]
 
-    def _push_one(
-        self, run: PushRun, name: str, transaction_id: str, payload: bytes, trace_id: str, headers: bytes
-    ) -> Pushed:
+    def _push_one(self, run: PushRun, row: Row) -> Pushed:
         queue = self._made(run.queue, run.namespace, run.task)
-        partition = queue.partition(name)
-        earlier = partition.ids.get(transaction_id)
+        partition = queue.partition(row.partition)
+        earlier = partition.ids.get(row.transaction_id)
         if earlier is not None:
             return Pushed(DUPLICATE, earlier, partition.partition_id, "memory")
         seq, queue.next_seq = queue.next_seq, queue.next_seq + 1
@@ -72,16 +59,16 @@ class Pushing(Contents):
         partition.messages[seq] = Message(
             seq=seq,
             queue=run.queue,
-            partition=name,
+            partition=row.partition,
             partition_id=partition.partition_id,
-            transaction_id=transaction_id,
-            trace_id=trace_id,
+            transaction_id=row.transaction_id,
+            trace_id=row.trace_id,
             created_us=now_us,
-            payload=payload,
-            headers=headers,
+            payload=row.payload,
+            headers=row.headers,
             is_binary=run.is_binary,
         )
-        partition.ids[transaction_id] = seq
+        partition.ids[row.transaction_id] = seq
         partition.newest_us, partition.last_seq = max(partition.newest_us, now_us), seq
         return Pushed(QUEUED, seq, partition.partition_id, "memory")
 
