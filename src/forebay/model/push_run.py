@@ -66,6 +66,13 @@ class PushRun(Struct, gc=False):
         names = self.partitions
         return names[0] if names.count(names[0]) == len(names) else None
 
+    def spans(self) -> list[tuple[str, int, int]]:
+        """Neighbours that go to one partition: which, how many, and the bytes of their payloads."""
+        name, sizes = self.partition, self.payloads.sizes
+        if name is not None:
+            return [(name, len(sizes), self.size_bytes)]
+        return [(own, len(sizes[places]), sum(sizes[places])) for own, places in neighbours(self.partitions)]
+
     @property
     def size_bytes(self) -> int:
         """Of all payloads together."""
@@ -142,11 +149,25 @@ def neighbours(keys: Iterable[Key]) -> Iterator[tuple[Key, slice]]:
 
 def by_partition(runs: Sequence[PushRun]) -> list[PushRun]:
     """The same messages in runs that go to one partition each."""
-    return [
-        run.at(range(places.start, places.stop))
-        for run in runs
-        for _, places in (neighbours(run.partitions) if run.partition is None else [(None, slice(0, len(run)))])
-    ]
+    found: list[PushRun] = []
+    for run in runs:
+        if run.partition is not None:
+            found.append(run)
+            continue
+        payloads, ids = run.payloads.values(), list(run.transaction_ids)
+        found += [
+            replace(
+                run,
+                partitions=run.partitions[places],
+                payloads=TextBlock.of(payloads[places]),
+                transaction_ids=ids[places],
+                trace_ids=run.trace_ids[places],
+                headers=run.headers[places],
+                _id_block=None,
+            )
+            for _, places in neighbours(run.partitions)
+        ]
+    return found
 
 
 def places_of(runs: Iterable[PushRun]) -> set[tuple[str, str]]:

@@ -24,10 +24,10 @@ from forebay.broker.stores.postgres.connections import Row
 from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.pushing import RECEIPT, Availability, Decided, Outcome, PartitionNumbers
 from forebay.broker.stores.postgres.queries import Statement, query
-from forebay.model.push_run import PushRun, by_partition
+from forebay.model.push_run import PushRun
 
 _Taken = tuple[int, int, int]
-"""A run: the place of its partition, how many messages of its queue came before it, and how many it has."""
+"""The place of a partition, how many messages of its queue came before these, and how many they are."""
 
 
 class OneTripPush:
@@ -36,7 +36,7 @@ class OneTripPush:
         self._now_us = now_us
         self._server_id = server_id
         self._taken: list[_Taken] = []
-        """The runs of all requests, by partition."""
+        """Neighbours of one partition, of all requests."""
         self._counts: list[int] = []
         """How many of those are each request's."""
         self._places: dict[tuple[str, str], int] = {}
@@ -64,15 +64,15 @@ class OneTripPush:
         push = cls(requests, now_us, server_id)
         for request in requests:
             before = len(push._taken)
-            for run in by_partition(request):
-                if not push._take(run, known, free):
-                    return None
+            for run in request:
+                for partition, count, size in run.spans():
+                    if not push._take((run.queue, partition), count, size, known, free):
+                        return None
             push._counts.append(len(push._taken) - before)
         return push
 
-    def _take(self, run: PushRun, known: PartitionNumbers, free: Container[str]) -> bool:
-        queue, count = run.queue, len(run.transaction_ids)
-        key = queue, run.partitions[0]
+    def _take(self, key: tuple[str, str], count: int, size: int, known: PartitionNumbers, free: Container[str]) -> bool:
+        queue = key[0]
         place = self._places.get(key)
         if place is None:
             partition_id = known.get(key)
@@ -84,7 +84,7 @@ class OneTripPush:
             place = self._places[key] = len(self._partition_ids)
         before, before_here = self._grown.get(queue, 0), self._added[place - 1]
         self._grown[queue] = before + count
-        self._more_bytes[queue] = self._more_bytes.get(queue, 0) + run.size_bytes
+        self._more_bytes[queue] = self._more_bytes.get(queue, 0) + size
         self._added[place - 1] = before_here + count
         self._last_before[place - 1] = before + count - 1
         if count == 1:
