@@ -367,4 +367,7 @@ def _check_names(messages: Sequence[PushedMessage], place: str) -> list[str]:
         for field, name in (("queue", message.queue), ("partition", message.partition)):
             if name is not None and name not in seen:
                 seen.add(checked_name(name, f"{place}[{index}].{field}"))
+    if is_one_place:
+        # One object and not many that are alike: what compares them is done at once.
+        return [partitions[0] or DEFAULT_PARTITION] * len(partitions)
     return [partition or DEFAULT_PARTITION for partition in partitions]

@@ -15,8 +15,9 @@ def numbered(
     """What of a run is new, to be numbered from `seq` on, and the answers to all of it.
 
     `taken`: ids that each partition has already, with their seqs; the new ones are added. None: none can be taken.
+    `partition_ids` are those of the run's partitions by name, and no others.
     """
-    name, count = run.partition, len(run)
+    count = len(run)
     if taken is not None:
         new: list[int] = []
         answers = []
@@ -28,8 +29,9 @@ def numbered(
             answers.append(Pushed(QUEUED if earlier == own else DUPLICATE, earlier, partition_ids[partition], receipt))
         if len(new) < count:
             return run.at(new) if new else None, answers
-    if name is not None:
-        return run, [Pushed(QUEUED, seq, partition_ids[name], receipt, count)]
+    if len(partition_ids) == 1:
+        [partition_id] = partition_ids.values()
+        return run, [Pushed(QUEUED, seq, partition_id, receipt, count)]
     shown = map(partition_ids.__getitem__, run.partitions)
     return run, list(map(Pushed, repeat(QUEUED), range(seq, seq + count), shown, repeat(receipt)))
 

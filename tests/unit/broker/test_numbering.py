@@ -10,14 +10,15 @@ from forebay.model.push_run import PushRun, run_of_one
 from forebay.model.text_block import TextBlock
 
 IDS = {"p": "1-1", "r": "1-2"}
+P = {"p": "1-1"}
 RUN = PushRun.of("q", "p", [b"1", b"2", b"3"], ["a", "b", "a"])
 MIXED = PushRun("q", ["p", "r", "p"], TextBlock.of([b"1", b"2", b"3"]), ["a", "a", "a"])
 
 
 def test_a_run_of_which_all_is_new_has_one_answer() -> None:
-    assert numbered(RUN, 7, None, IDS, "log") == (RUN, [Pushed(QUEUED, 7, "1-1", "log", 3)])
+    assert numbered(RUN, 7, None, P, "log") == (RUN, [Pushed(QUEUED, 7, "1-1", "log", 3)])
     taken = defaultdict(dict, {"p": {"x": 1}})
-    new, answers = numbered(RUN.at([0, 1]), 7, taken, IDS, "log")
+    new, answers = numbered(RUN.at([0, 1]), 7, taken, P, "log")
     assert new is not None
     assert (list(new.transaction_ids), answers) == (["a", "b"], [Pushed(QUEUED, 7, "1-1", "log", 2)])
     assert taken["p"] == {"x": 1, "a": 7, "b": 8}

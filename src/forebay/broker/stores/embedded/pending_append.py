@@ -45,9 +45,12 @@ class PendingAppend:
         return self.first_seq + self.count
 
     def add(self, run: PushRun, numbers: Mapping[str, int]) -> None:
-        """`numbers` are those of partitions."""
-        name = run.partition
-        self.partition_ids += [numbers[each] for each in run.partitions] if name is None else [numbers[name]] * len(run)
+        """`numbers` are those of the partitions of the run it was a part of, by name."""
+        if len(numbers) == 1:
+            [number] = numbers.values()
+            self.partition_ids += [number] * len(run)
+        else:
+            self.partition_ids += [numbers[name] for name in run.partitions]
         self._runs.append(run)
 
     def transaction_ids(self) -> Iterable[str]:
