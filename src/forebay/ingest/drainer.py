@@ -23,7 +23,7 @@ from forebay.errors import AppendFailed, StoreUnavailable
 from forebay.filesystem import File
 from forebay.ingest.backlog import Known
 from forebay.ingest.buffer_file import BufferFile, Rotation
-from forebay.ingest.event import Event, run_of
+from forebay.ingest.event import Event, runs_of
 from forebay.ingest.frames import Chunk, chunks
 from forebay.ingest.refused_events import DiskTrouble, DrainCounts, RefusedEvents, Waiting, try_all
 from forebay.model.push_run import PushRun
@@ -259,7 +259,7 @@ class Drainer:
         if not events:
             return
         try:
-            runs = [run_of(event, self._cipher) for event in events]
+            runs = runs_of(events, self._cipher)
             pushed = await self._push(runs)
             _check_stored(pushed)
         except (StoreUnavailable, AppendFailed):

@@ -26,8 +26,9 @@ from msgspec import Raw, Struct
 
 from forebay.broker.encryption import Address, Cipher
 from forebay.errors import BatchRefused, Permanent
-from forebay.model.push_run import PushRun, Row, run_of_one
+from forebay.model.push_run import PushRun, Row, neighbours
 from forebay.model.queue import DEFAULT_PARTITION
+from forebay.model.text_block import TextBlock
 
 LENGTH_BYTES = 4
 FRAME_BYTES_MAX = 64 << 20
@@ -123,20 +124,24 @@ def read_event(body: bytes) -> Event:
     return event
 
 
-def run_of(event: Event, cipher: Cipher | None) -> PushRun:
-    """The message as the store takes it: its id counts as the producer's own, so that it is stored once."""
-    return run_of_one(
-        event.queue,
-        event.partition,
-        payload_of(event, cipher),
-        event.transaction_id,
-        False,
-        event.trace_id,
-        b64decode(event.headers) if event.headers else b"",
-        is_binary(event),
-        event.namespace,
-        event.task,
-    )
+def runs_of(events: Sequence[Event], cipher: Cipher | None) -> list[PushRun]:
+    """The messages as the store takes them: their ids count as the producers' own, so that they are stored once."""
+    keys = [(event.queue, is_binary(event), event.namespace, event.task) for event in events]
+    return [
+        PushRun(
+            queue,
+            [event.partition for event in own],
+            TextBlock.of([payload_of(event, cipher) for event in own]),
+            [event.transaction_id for event in own],
+            is_binary=has_bytes,
+            trace_ids=[event.trace_id for event in own],
+            headers=[b64decode(event.headers) if event.headers else b"" for event in own],
+            namespace=namespace,
+            task=task,
+        )
+        for (queue, has_bytes, namespace, task), places in neighbours(keys)
+        for own in (events[places],)
+    ]
 
 
 def is_binary(event: Event) -> bool:
