@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from forebay.model.text_block import TextBlock
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Row(NamedTuple):
+class Row(Struct, frozen=True, gc=False):
     """One message of a run, where it has to be looked at by itself."""
 
     partition: str
@@ -86,11 +86,11 @@ class PushRun(Struct, gc=False):
 
     def trace_column(self) -> Sequence[str]:
         """One each; empty where there is none."""
-        return self.trace_ids or [""] * len(self)
+        return self.trace_ids or [""] * len(self.transaction_ids)
 
     def header_column(self) -> Sequence[bytes]:
         """One each; empty where there are none."""
-        return self.headers or [b""] * len(self)
+        return self.headers or [b""] * len(self.transaction_ids)
 
     def rows(self) -> Iterator[Row]:
         return map(Row, self.partitions, self.payloads, self.transaction_ids, self.trace_column(), self.header_column())
