@@ -90,7 +90,7 @@ def api_service(
         limits=buffer_limits(settings.buffer),
         cipher=queue_cipher(settings),
         is_remote=store_name.startswith("postgres"),
-        on_stored=waiting.announce_items,
+        on_stored=waiting.announce_runs,
     )
     traces = settings.telemetry.traces
     tracer = Tracer(is_on=bool(traces.endpoint), sample_ratio=traces.sample_ratio, spans_max=traces.buffer_spans)

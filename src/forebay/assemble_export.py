@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.messages import Pushed
 from forebay.broker.store import Store
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import Clock
@@ -46,6 +46,7 @@ from forebay.ingest.receivers.metrics_buffer import MetricsBuffer
 from forebay.ingest.receivers.otlp_grpc import GrpcReceiver
 from forebay.ingest.receivers.otlp_http import HttpReceiver
 from forebay.model.internal_queues import EXPORT_GROUP, outbox_of
+from forebay.model.push_run import PushRun, run_of_one
 from forebay.otlp.kinds import Kind
 from forebay.sendqueue.backoff import Backoff
 from forebay.sendqueue.opening import FAILOVER_FOLDER, open_send_queue
@@ -62,7 +63,7 @@ SIGNALS: dict[str, frozenset[Kind]] = {
 """What each receiver knows."""
 OUTBOX_FORMATS = {"otlp_http": "metrics", "otlp_grpc": "metrics", "remote_write": "metrics"}
 """What payloads in the outbox of a destination are, where they are not simply messages: OTLP requests in protobuf."""
-Push = Callable[[Sequence[PushItem]], Awaitable[Sequence[Pushed]]]
+Push = Callable[[Sequence[PushRun]], Awaitable[Sequence[Pushed]]]
 
 
 class SecretMissing(Permanent):
@@ -223,11 +224,11 @@ def secret(value: str, key: str) -> str:
 
 def _pusher(push: Push) -> Callable[[Sequence[OutgoingMessage]], Awaitable[None]]:
     async def store(messages: Sequence[OutgoingMessage]) -> None:
-        items = [
-            PushItem(m.queue, m.partition, m.payload, m.transaction_id, headers=m.headers, is_binary=m.is_bytes)
+        runs = [
+            run_of_one(m.queue, m.partition, m.payload, m.transaction_id, headers=m.headers, is_binary=m.is_bytes)
             for m in messages
         ]
-        for pushed in await push(items):
+        for pushed in await push(runs):
             if pushed.status in ("failed", "unknown"):
                 raise StoreUnavailable(pushed.receipt)
 
@@ -444,8 +445,8 @@ def _taken_kinds(receiver: str, outlet: Outlet) -> frozenset[Kind]:
 def _to_queue(queue: str, around: Surroundings) -> Accept:
     async def accept(telemetry: Telemetry) -> str:
         name = queue.replace("{signal}", telemetry.kind)
-        item = PushItem(name, telemetry.kind, telemetry.body, uuid.uuid4().hex, is_minted=True, is_binary=True)
-        [pushed] = await around.push([item])
+        run = run_of_one(name, telemetry.kind, telemetry.body, uuid.uuid4().hex, is_minted=True, is_binary=True)
+        [pushed] = await around.push([run])
         if pushed.status in ("failed", "unknown"):
             raise StoreUnavailable(pushed.receipt)
         return pushed.receipt

@@ -13,13 +13,13 @@ import pytest
 from fixtures.command_line import typed
 from fixtures.running_stores import Http
 from fixtures.waiting import wait_until
-from forebay.broker.messages import PushItem
 from forebay.cli.buffer_retry import retry_file
 from forebay.client import Client
 from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_writes import BufferKind
 from forebay.ingest.event import frames_of
+from forebay.model.push_run import PushRun, run_of_one
 from forebay.testing.running_server import RunningServer
 
 LONG_MS = 3_600_000
@@ -211,8 +211,8 @@ class AppendedTo(Client):
         return super().post(path, body)
 
 
-def _item(number: int) -> PushItem:
-    return PushItem("tasks", "p", b"%d" % number, f"t-{number}")
+def _item(number: int) -> PushRun:
+    return run_of_one("tasks", "p", b"%d" % number, f"t-{number}")
 
 
 def test_retry_begins_where_the_drain_ended_and_takes_what_is_appended_meanwhile(

@@ -19,7 +19,6 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from fixtures.http_sink import HttpSink, Received, http_sink
-from forebay.broker.messages import PushItem
 from forebay.clock import SystemClock
 from forebay.errors import StoreUnavailable
 from forebay.export.batch import ExportBatch, ExportMessage, MessageBatch
@@ -34,6 +33,7 @@ from forebay.export.http_sender import HttpOptions
 from forebay.export.outcome import SendFailed
 from forebay.export.splitting import halves
 from forebay.filesystem import RealFilesystem
+from forebay.model.push_run import run_of_one
 from forebay.otlp.kinds import Kind
 from forebay.otlp.protobufs import WriteRequest, count_items, parsed
 from forebay.testing.memory_store import MemoryStore
@@ -189,7 +189,7 @@ def peer_queue(_: Path) -> Peer:
     async def push(messages: Sequence[OutgoingMessage]) -> None:
         if not is_there:
             raise StoreUnavailable("away")
-        items = [PushItem(m.queue, m.partition, m.payload, m.transaction_id, is_binary=m.is_bytes) for m in messages]
+        items = [run_of_one(m.queue, m.partition, m.payload, m.transaction_id, is_binary=m.is_bytes) for m in messages]
         pushed = await store.push(items)
         stored.extend(m for m, one in zip(messages, pushed, strict=True) if one.status == "queued")
 

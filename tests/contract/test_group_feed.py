@@ -10,7 +10,6 @@ import pytest
 from fixtures.http_sink import http_sink
 from fixtures.store_steps import item
 from fixtures.waiting import until
-from forebay.broker.messages import PushItem
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.store import Store
 from forebay.broker.waiting import WaitingRoom
@@ -21,6 +20,7 @@ from forebay.export.exporter import Exporter, ExporterOptions
 from forebay.export.group_feed import LEASE_SECONDS, GroupFeed, GroupFeedOptions
 from forebay.export.http_sender import HttpOptions
 from forebay.export.outcome import ErrorClass, SendFailed
+from forebay.model.push_run import run_of_one
 from forebay.otlp.kinds import Kind
 from forebay.sendqueue.backoff import Backoff
 from forebay.testing.fake_clock import FakeClock
@@ -64,7 +64,7 @@ async def test_backlog_of_one_partition_waits_neither_for_more_to_come_nor_for_t
 async def test_payload_that_cannot_be_converted_is_a_dead_letter_and_takes_no_other_with_it(store: Store) -> None:
     good = metrics(1, 1, 1, 2).SerializeToString()
     payloads = [good] * 5 + [b"\x0a\xff, which is no protobuf"] + [good] * 5
-    await store.push([PushItem("otlp", "metrics", body, f"m{n}", is_binary=True) for n, body in enumerate(payloads)])
+    await store.push([run_of_one("otlp", "metrics", body, f"m{n}", is_binary=True) for n, body in enumerate(payloads)])
     options = GroupFeedOptions("otlp", "out", Kind.METRICS, wait_seconds=0.0)
     feed = GroupFeed("otlp", store, WaitingRoom(asyncio.get_running_loop()), SystemClock(), options)
     async with http_sink() as sink:

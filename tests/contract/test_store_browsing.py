@@ -6,10 +6,10 @@ import pytest
 
 from fixtures.store_steps import answer, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD
-from forebay.broker.messages import PushItem
 from forebay.broker.overview import DeadLetterFilter, SeekTarget, TraceEvent
 from forebay.broker.store import Store
 from forebay.errors import UnknownQueue
+from forebay.model.push_run import run_of_one
 from forebay.testing.fake_clock import FakeClock
 
 pytestmark = pytest.mark.asyncio
@@ -42,7 +42,7 @@ async def test_looking_at_a_queue_that_is_not_there_is_an_error(store: Store) ->
 @pytest.mark.parametrize("is_minted", [True, False])
 async def test_message_is_found_by_partition_and_id(store: Store, is_minted: bool) -> None:
     [pushed, other] = await store.push(
-        [PushItem("orders", p, p.encode(), "id-1", is_minted=is_minted) for p in ("p1", "p2")]
+        [run_of_one("orders", p, p.encode(), "id-1", is_minted=is_minted) for p in ("p1", "p2")]
     )
     found = await store.message(pushed.partition_id, "id-1")
     assert found is not None

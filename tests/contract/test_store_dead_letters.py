@@ -7,10 +7,10 @@ import pytest
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import configure, finish, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD, FAILED, addressed
-from forebay.broker.messages import PushItem
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.store import Store
 from forebay.errors import QueueFull
+from forebay.model.push_run import run_of_one
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
@@ -31,7 +31,7 @@ async def found(store: Store, wanted: DeadLetterFilter = EVERYTHING, limit: int 
 
 async def test_dead_letter_holds_the_message_and_why_it_died(store: Store, clock: FakeClock) -> None:
     made_us = clock.now_us()
-    await store.push([PushItem("orders", "p1", b"\xff\0", "a", trace_id="t", headers=b"{}", is_binary=True)])
+    await store.push([run_of_one("orders", "p1", b"\xff\0", "a", trace_id="t", headers=b"{}", is_binary=True)])
     clock.advance(5)
     popped = await take(store, group="g")
     await finish(store, popped, DEAD, error="bad input", group="g")
@@ -75,7 +75,7 @@ async def test_message_dies_for_each_group_by_itself(store: Store) -> None:
 
 
 async def test_replayed_letters_are_new_messages_at_the_end(store: Store, woken: Woken) -> None:
-    await store.push([PushItem("orders", "p1", b"\xff\0", "a", trace_id="t", headers=b"{}", is_binary=True)])
+    await store.push([run_of_one("orders", "p1", b"\xff\0", "a", trace_id="t", headers=b"{}", is_binary=True)])
     await finish(store, await take(store), DEAD)
     await push(store, "b", partition="p1")
     await kill(store, "other", queue="other")

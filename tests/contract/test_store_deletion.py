@@ -9,9 +9,9 @@ import pytest
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD, FAILED
-from forebay.broker.messages import PushItem
 from forebay.broker.overview import DeadLetterFilter, SeekTarget, TraceEvent
 from forebay.broker.store import Store
+from forebay.model.push_run import run_of_one
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
@@ -24,7 +24,7 @@ async def lag_of(store: Store, group: str = DEFAULT_GROUP) -> int:
 
 @pytest.mark.parametrize("is_minted", [False, True])
 async def test_deleted_message_is_neither_delivered_nor_shown(store: Store, is_minted: bool) -> None:
-    pushed = await store.push([PushItem("orders", "p", text.encode(), text, is_minted=is_minted) for text in "abc"])
+    pushed = await store.push([run_of_one("orders", "p", text.encode(), text, is_minted=is_minted) for text in "abc"])
     place = pushed[0].partition_id
     assert await store.delete_message(place, "b") is True
     assert await store.message(place, "b") is None

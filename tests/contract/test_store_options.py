@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from msgspec import structs
 
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
 from forebay.broker.delivery import DEAD, FAILED
@@ -255,5 +254,5 @@ async def test_encrypted_queue_takes_no_payload_in_clear(store: Store, variant: 
         await push(store, "clear")
     with pytest.raises(PayloadInClear):
         await store.transact([item("clear")], [])
-    await variant.push([structs.replace(item("sealed"), payload=sealed)])
+    await variant.push([item("sealed", payload=sealed)])
     assert [message.payload for message in (await take(variant)).messages] == [sealed]

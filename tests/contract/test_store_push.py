@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from fixtures.fix_stores import Woken
 from fixtures.store_steps import configure, finish, ids, item, push, take, taken_ids
-from forebay.broker.messages import PushItem
-from forebay.broker.push_run import PushRun
+from forebay.broker.messages import Pushed
+from forebay.broker.numbering import each_message
 from forebay.broker.store import Store
 from forebay.errors import QueueFull
+from forebay.model.push_run import PushRun, run_of_one
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
@@ -74,14 +75,13 @@ async def test_nothing_pushed_is_nothing_stored(store: Store) -> None:
 )
 @pytest.mark.parametrize("is_binary", [True, False])
 async def test_payload_and_headers_come_out_byte_for_byte(store: Store, payload: bytes, is_binary: bool) -> None:
-    given = PushItem(
-        "orders", "p", payload, "id-1", trace_id="trace-1", headers=b'{"h": "\xc3\xbc"}', is_binary=is_binary
-    )
+    headers = b'{"h": "\xc3\xbc"}'
+    given = run_of_one("orders", "p", payload, "id-1", trace_id="trace-1", headers=headers, is_binary=is_binary)
     [pushed] = await store.push([given])
     [message] = (await take(store)).messages
     assert message.payload == payload
     assert type(message.payload) is bytes
-    assert (message.headers, message.trace_id, message.is_binary) == (given.headers, "trace-1", is_binary)
+    assert (message.headers, message.trace_id, message.is_binary) == (headers, "trace-1", is_binary)
     assert (message.queue, message.partition, message.partition_id) == ("orders", "p", pushed.partition_id)
     assert await store.read("orders", 1, 1) == [replace(message, attempts=0)]
 
@@ -209,26 +209,42 @@ async def test_large_push_is_stored_in_order(store: Store) -> None:
 
 
 def run_of(*given: str, partition: str = "p1", is_minted: bool = False) -> PushRun:
-    return PushRun("orders", partition, [f'"{one}"'.encode() for one in given], list(given), is_minted=is_minted)
+    payloads = [f'"{one}"'.encode() for one in given]
+    return PushRun.of("orders", partition, payloads, list(given), is_minted=is_minted)
+
+
+def told(pushed: Sequence[Pushed]) -> list[tuple[str, int]]:
+    """Status and seq of each message."""
+    return [(one.status, one.seq) for one in each_message(pushed)]
 
 
 @pytest.mark.parametrize("is_minted", [False, True])
 async def test_run_is_stored_as_its_messages_would_be_one_by_one(store: Store, is_minted: bool) -> None:
     given = run_of("a", "b", "c", is_minted=is_minted)
-    one_by_one = [replace(one, queue="other") for one in given]
-    assert [(one.status, one.seq) for one in await store.push(given)] == [
-        (one.status, one.seq) for one in await store.push(one_by_one)
-    ]
+    one_by_one = [replace(given.at([place]), queue="other") for place in range(len(given))]
+    assert told(await store.push([given])) == told(await store.push(one_by_one))
     kept, beside = await store.read("orders", 1, 10), await store.read("other", 1, 10)
     assert [replace(one, queue="other", partition_id="") for one in kept] == [
         replace(one, partition_id="") for one in beside
     ]
 
 
+async def test_run_of_several_partitions_is_stored_in_its_order(store: Store) -> None:
+    await push(store, "b", partition="p2")
+    given = replace(run_of("a", "b", "b", "c"), partitions=["p1", "p2", "p1", "p2"], trace_ids=["", "t", "u", ""])
+    assert told(await store.push([given])) == [("queued", 2), ("duplicate", 1), ("queued", 3), ("queued", 4)]
+    kept = await store.read("orders", 2, 10)
+    assert [(one.partition, one.transaction_id, one.trace_id, one.payload) for one in kept] == [
+        ("p1", "a", "", b'"a"'),
+        ("p1", "b", "u", b'"b"'),
+        ("p2", "c", "", b'"c"'),
+    ]
+
+
 async def test_run_with_ids_that_are_taken_stores_the_others(store: Store) -> None:
     await push(store, "b", partition="p1")
-    pushed = await store.push(run_of("a", "b", "c", "a"))
-    assert [(one.status, one.seq) for one in pushed] == [
+    pushed = await store.push([run_of("a", "b", "c", "a")])
+    assert told(pushed) == [
         ("queued", 2),
         ("duplicate", 1),
         ("queued", 3),
@@ -239,16 +255,16 @@ async def test_run_with_ids_that_are_taken_stores_the_others(store: Store) -> No
 
 async def test_runs_and_single_messages_together_keep_their_order(store: Store) -> None:
     await push(store, "first")
-    wanted: list[Sequence[PushItem]] = []
+    wanted: list[PushRun] = []
     for n in range(0, 30, 3):
-        wanted += [run_of(f"r{n}", f"s{n}"), [item(f"i{n}")], run_of(f"m{n}", f"n{n}", partition="p2", is_minted=True)]
-    answers = await asyncio.gather(*(store.push(items) for items in wanted))
-    by_seq = {one.seq: sent.transaction_id for items, told in zip(wanted, answers, strict=True)
-              for sent, one in zip(items, told, strict=True)}  # fmt: skip
+        wanted += [run_of(f"r{n}", f"s{n}"), item(f"i{n}"), run_of(f"m{n}", f"n{n}", partition="p2", is_minted=True)]
+    answers = [each_message(pushed) for pushed in await asyncio.gather(*(store.push([run]) for run in wanted))]
+    by_seq = {one.seq: sent for run, told in zip(wanted, answers, strict=True)
+              for sent, one in zip(run.transaction_ids, told, strict=True)}  # fmt: skip
     kept = await store.read("orders", 2, 100)
     assert {one.seq: one.transaction_id for one in kept} == by_seq
     assert {one.transaction_id: one.payload for one in kept if one.transaction_id != "first"} == {
-        sent.transaction_id: sent.payload for items in wanted for sent in items
+        sent: payload for run in wanted for sent, payload in zip(run.transaction_ids, run.payloads, strict=True)
     }
     for told in answers:
         assert [one.seq for one in told] == list(range(told[0].seq, told[0].seq + len(told)))
@@ -258,23 +274,23 @@ async def test_runs_and_single_messages_together_keep_their_order(store: Store) 
 async def test_run_is_stored_beside_a_push_of_which_nothing_is_new(store: Store, is_run_first: bool) -> None:
     await push(store, "a")
     texts = [f"m{n}" for n in range(40)]
-    pushes: list[Sequence[PushItem]] = [[item("a")], run_of(*texts, is_minted=True)]
-    answers = await asyncio.gather(*(store.push(items) for items in (pushes[::-1] if is_run_first else pushes)))
+    pushes = [item("a"), run_of(*texts, is_minted=True)]
+    answers = await asyncio.gather(*(store.push([run]) for run in (pushes[::-1] if is_run_first else pushes)))
     old, new = answers[::-1] if is_run_first else answers
-    assert [(one.status, one.seq) for one in old] == [("duplicate", 1)]
-    assert [one.seq for one in new] == list(range(2, 42))
+    assert told(old) == [("duplicate", 1)]
+    assert [seq for _, seq in told(new)] == list(range(2, 42))
     assert ids(await store.read("orders", 1, 100)) == ["a", *texts]
 
 
 async def test_full_queue_refuses_a_run_and_stores_nothing_of_it(store: Store) -> None:
     await configure(store, QueueOptions(max_size=2))
     with pytest.raises(QueueFull):
-        await store.push(run_of("a", "b", "c"))
-    assert [one.status for one in await store.push(run_of("a", "b"))] == ["queued", "queued"]
+        await store.push([run_of("a", "b", "c")])
+    assert [status for status, _ in told(await store.push([run_of("a", "b")]))] == ["queued", "queued"]
 
 
 async def test_run_larger_than_a_record_is_stored_in_order(store: Store) -> None:
     texts = [f"m{n}" for n in range(40)]
-    pushed = await store.push(PushRun("orders", "p1", [b"x" * 500_000] * 40, texts, is_minted=False))
-    assert [one.seq for one in pushed] == list(range(1, 41))
+    pushed = await store.push([PushRun.of("orders", "p1", [b"x" * 500_000] * 40, texts)])
+    assert [seq for _, seq in told(pushed)] == list(range(1, 41))
     assert ids(await store.read("orders", 1, 100)) == texts

@@ -10,9 +10,9 @@ from fixtures.arrow_steps import payloads, read_table, seqs
 from fixtures.store_steps import configure, finish, item, push, take
 from forebay.broker.arrow import WIRE_SCHEMA
 from forebay.broker.bulk import RangeRequest
-from forebay.broker.messages import PushItem
 from forebay.broker.store import Store
 from forebay.errors import RangeGone, UnknownQueue
+from forebay.model.push_run import run_of_one
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.asyncio
 async def test_range_holds_every_column_as_it_was_pushed(store: Store, clock: FakeClock) -> None:
     await store.push(
         [
-            PushItem("orders", "p1", b'{"a": 1}', "t1", trace_id="trace", headers=b'{"h":1}'),
-            PushItem("orders", "p\u00e4", b"\xff\0", "t\u00fc", is_binary=True),
+            run_of_one("orders", "p1", b'{"a": 1}', "t1", trace_id="trace", headers=b'{"h":1}'),
+            run_of_one("orders", "p\u00e4", b"\xff\0", "t\u00fc", is_binary=True),
         ]
     )
     created = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=clock.now_us())

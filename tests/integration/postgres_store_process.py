@@ -11,8 +11,9 @@ import sys
 from itertools import count
 
 from forebay.broker.delivery import COMPLETED, Verdict
-from forebay.broker.messages import Acknowledgement, PopRequest, PushItem
+from forebay.broker.messages import Acknowledgement, PopRequest
 from forebay.broker.stores.postgres import PostgresStore
+from forebay.model.push_run import run_of_one
 from forebay.model.queue import DEFAULT_GROUP
 
 PARTITIONS = 3
@@ -27,7 +28,7 @@ def say(*words: object) -> None:
 async def produce(store: PostgresStore, run: str, partition: int) -> None:
     for number in count():
         names = [f"{run}:{partition}:{number * 3 + k}" for k in range(3)]
-        pushed = await store.push([PushItem("orders", str(partition), name.encode(), name) for name in names])
+        pushed = await store.push([run_of_one("orders", str(partition), name.encode(), name) for name in names])
         for name, one in zip(names, pushed, strict=True):
             say("pushed", name, one.seq)
 

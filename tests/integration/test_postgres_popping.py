@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from fixtures.postgres_stores import opened
 from fixtures.store_steps import configure, finish, ids, push, take, taken_ids
-from forebay.broker.messages import PopRequest, PushItem
+from forebay.broker.messages import PopRequest
 from forebay.broker.overview import DeadLetterFilter, SeekTarget
 from forebay.broker.stores.postgres import PostgresStore, claiming, groups
 from forebay.broker.stores.postgres.connections import DELIVERY, DURABLE, Connection, Cursor, Row, rows
@@ -19,6 +19,7 @@ from forebay.broker.stores.postgres.deliveries import Burial, Delivery, bury, sa
 from forebay.broker.stores.postgres.limits import PostgresLimits
 from forebay.broker.stores.postgres.queries import prepared, query
 from forebay.errors import StoreUnavailable, UnknownQueue
+from forebay.model.push_run import run_of_one
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 
 pytestmark = pytest.mark.asyncio
@@ -52,7 +53,7 @@ async def test_push_between_the_look_and_the_save_is_found(
 async def test_saving_a_delivery_looks_its_next_message_up_in_the_index(
     store: PostgresStore, postgres_database: str, settings: dict[str, str]
 ) -> None:
-    [first, *_] = await store.push([PushItem("orders", "A", b"x", f"m{n}") for n in range(3_000)])
+    [first, *_] = await store.push([run_of_one("orders", "A", b"x", f"m{n}") for n in range(3_000)])
     await take(store, 1)
     number = int(first.partition_id.rpartition("-")[2])
     text = prepared(query("delivery_save"))
@@ -122,7 +123,7 @@ async def test_seek_on_a_queue_that_is_replaced_in_this_moment_is_for_the_new_on
 async def expire(store: PostgresStore, url: str, count: int, *, payload: bytes = b"x") -> None:
     """Let so many messages have waited for longer than they may, in partition A."""
     await configure(store, QueueOptions(max_wait_seconds=1_000))
-    await store.push([PushItem("orders", "A", payload, f"m{n}", is_minted=True) for n in range(count)])
+    await store.push([run_of_one("orders", "A", payload, f"m{n}", is_minted=True) for n in range(count)])
     with psycopg.connect(url, autocommit=True) as session:
         session.execute("UPDATE forebay.messages SET created_us = created_us - 2000000000")
 

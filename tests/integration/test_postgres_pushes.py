@@ -14,7 +14,6 @@ from fixtures.postgres_stores import Session, blocked, opened
 from fixtures.store_steps import finish, ids, item, push, take
 from fixtures.tcp_proxy import TcpProxy
 from fixtures.waiting import until
-from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.broker.stores.postgres.attempts import CommitUnknown
 from forebay.broker.stores.postgres.connections import Database, Row
@@ -24,6 +23,7 @@ from forebay.broker.stores.postgres.push_lookups import PushLookups, Requests, S
 from forebay.broker.stores.postgres.queries import Statement, prepared, query
 from forebay.broker.stores.postgres.transaction_stream import Packed, Then, TransactionStream, packed
 from forebay.errors import QueueFull, StoreUnavailable
+from forebay.model.push_run import run_of_one
 from forebay.model.queue import QueueOptions
 
 pytestmark = pytest.mark.asyncio
@@ -225,13 +225,13 @@ async def test_known_pushes_of_two_servers_leave_no_gap_and_meet_nowhere(
     await second.open(lambda queue, count: None)
     places = [("orders", "p"), ("orders", "q"), ("bills", "p")]
     for one in (store, second):
-        await asyncio.gather(*[one.push([PushItem(*place, b"1", f"first {id(one)}")]) for place in places])
+        await asyncio.gather(*[one.push([run_of_one(*place, b"1", f"first {id(one)}")]) for place in places])
         await is_streaming(one)
 
     async def produce(one: PostgresStore, name: str) -> None:
         for number in range(40):
-            items = [PushItem(*place, b"1", f"{name} {number}") for place in places[number % 2 :]]
-            alone = PushItem(*places[number % 3], b"1", f"{name} {number} alone")
+            items = [run_of_one(*place, b"1", f"{name} {number}") for place in places[number % 2 :]]
+            alone = run_of_one(*places[number % 3], b"1", f"{name} {number} alone")
             await asyncio.gather(one.push([alone]), one.push(items))
 
     sent.clear()
@@ -258,7 +258,7 @@ async def test_large_group_leaves_before_the_one_before_it_is_answered(
     sent.clear()
     first = asyncio.create_task(push(store, "b"))
     await blocked(watcher)
-    large = [PushItem("orders", "Default", bytes(OVERLAP_BYTES_MIN), name) for name in ("c", "d")]
+    large = [run_of_one("orders", "Default", bytes(OVERLAP_BYTES_MIN), name) for name in ("c", "d")]
     second = asyncio.ensure_future(store.push(large))
     small = asyncio.create_task(push(store, "e"))
     for _ in range(3):
@@ -280,7 +280,7 @@ async def test_group_goes_on_that_stands_behind_one_which_is_refused(
     other.execute("SELECT FROM forebay.queues FOR UPDATE")
     first = asyncio.create_task(push(store, "a", "b"))
     await blocked(watcher)
-    second = asyncio.ensure_future(store.push([PushItem("orders", "Default", bytes(OVERLAP_BYTES_MIN), "c")]))
+    second = asyncio.ensure_future(store.push([run_of_one("orders", "Default", bytes(OVERLAP_BYTES_MIN), "c")]))
     await asyncio.sleep(0)
     other.rollback()
     assert [one.status for one in await second] == ["queued"]
@@ -313,7 +313,7 @@ async def test_answer_that_cannot_be_read_is_told_and_those_behind_it_are_read(
     other.execute("SELECT FROM forebay.queues FOR UPDATE")
     first = asyncio.create_task(push(store, "b"))
     await blocked(watcher)
-    second = asyncio.ensure_future(store.push([PushItem("orders", "Default", bytes(OVERLAP_BYTES_MIN), "c")]))
+    second = asyncio.ensure_future(store.push([run_of_one("orders", "Default", bytes(OVERLAP_BYTES_MIN), "c")]))
     await asyncio.sleep(0)
     other.rollback()
     for one in (first, second):
@@ -334,7 +334,7 @@ async def test_large_group_is_written_again_when_the_commit_before_it_is_not_ans
     other.execute("SELECT FROM forebay.queues FOR UPDATE")
     first = asyncio.create_task(push(store, "b"))
     await blocked(watcher)
-    second = asyncio.ensure_future(store.push([PushItem("orders", "Default", bytes(OVERLAP_BYTES_MIN), "c")]))
+    second = asyncio.ensure_future(store.push([run_of_one("orders", "Default", bytes(OVERLAP_BYTES_MIN), "c")]))
     await asyncio.sleep(0)
     other.rollback()
     process = await blocked(watcher, "advisory")
@@ -400,7 +400,7 @@ async def test_value_that_cannot_be_sent_leaves_the_connection_in_order(store: P
     await push(store, "a")
     await is_streaming(store)
     with pytest.raises(UnicodeEncodeError):
-        await store.push([item("b"), PushItem("orders", "Default", b"", "\ud800")])
+        await store.push([item("b"), run_of_one("orders", "Default", b"", "\ud800")])
     assert [one.seq for one in await push(store, "c")] == [2]
 
 

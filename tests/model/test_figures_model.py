@@ -42,7 +42,7 @@ class Side:
             case ("push", partitions):
                 items = [item(f"{number}-{place}", name) for place, name in enumerate(partitions)]
                 for one, pushed in zip(items, await self.store.push(items), strict=True):
-                    self.ids[one.partition].append((pushed.partition_id, one.transaction_id))
+                    self.ids[one.partitions[0]].append((pushed.partition_id, one.transaction_ids[0]))
             case ("pop", group, partition, batch):
                 request = PopRequest(queue="orders", group=group, partition=partition, batch=batch)
                 self.popped.append((group, await self.store.pop(request)))

@@ -11,8 +11,9 @@ import os
 import sys
 
 from forebay.broker.delivery import Verdict
-from forebay.broker.messages import Acknowledgement, PopRequest, PushItem
+from forebay.broker.messages import Acknowledgement, PopRequest
 from forebay.broker.stores.embedded import EmbeddedStore
+from forebay.model.push_run import run_of_one
 
 GROUP = "__QUEUE_MODE__"
 
@@ -26,7 +27,7 @@ async def push(store: EmbeddedStore, partition: int, first: int) -> None:
     while True:
         count = 1 + number % 3
         items = [
-            PushItem("work", f"p{partition}", b"%d" % (number + i), f"{partition}:{number + i}") for i in range(count)
+            run_of_one("work", f"p{partition}", b"%d" % (number + i), f"{partition}:{number + i}") for i in range(count)
         ]
         await store.push(items)
         for i in range(count):
@@ -55,7 +56,7 @@ async def consume(store: EmbeddedStore) -> None:
                 if outcome.answered.is_accepted:
                     tell(f"acked {message.partition[1:]} {message.payload.decode()}")
             else:
-                result = PushItem("done", "all", message.payload, f"done:{message.transaction_id}")
+                result = run_of_one("done", "all", message.payload, f"done:{message.transaction_id}")
                 moved = await store.transact([result], [done])
                 if not moved.error:
                     tell(f"moved {message.partition[1:]} {message.payload.decode()}")

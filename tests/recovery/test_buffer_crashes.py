@@ -15,9 +15,9 @@ from typing import NamedTuple
 import pytest
 
 from fixtures.buffer_steps import AWAY, Shelf, drained, message, started, until
-from forebay.broker.messages import PushItem
 from forebay.ingest import Intake
 from forebay.ingest.buffer_writes import BufferKind
+from forebay.model.push_run import PushRun
 from forebay.testing.simulated_disk import SimulatedDisk
 
 BUFFERS = Path("/data/buffers")
@@ -38,14 +38,14 @@ class Moment(NamedTuple):
 class Witness:
     disk: SimulatedDisk = field(default_factory=SimulatedDisk)
     store: Shelf = field(default_factory=Shelf)
-    accepted: list[tuple[Moment, PushItem]] = field(default_factory=list)
+    accepted: list[tuple[Moment, PushRun]] = field(default_factory=list)
     """Each with the moment when it was answered; in the order of the answers."""
-    qos0: list[tuple[Moment, PushItem]] = field(default_factory=list)
+    qos0: list[tuple[Moment, PushRun]] = field(default_factory=list)
     stored: list[tuple[int, int]] = field(default_factory=list)
     """The changes of the disk before a push to the store, and how many messages the store held after it."""
 
     def watch(self) -> None:
-        def on_push(items: Sequence[PushItem]) -> None:
+        def on_push(items: Sequence[PushRun]) -> None:
             self.stored.append((len(self.disk.journal), 0))
             asyncio.get_running_loop().call_soon(self._note, len(self.stored) - 1)
 
@@ -133,16 +133,16 @@ async def check(witness: Witness, moment: Moment, disk: SimulatedDisk, *, is_pow
     store = witness.store.copied(witness.store.items[:held])
     async with started(store, BUFFERS, filesystem=disk) as intake:
         await drained(intake)
-    ids = [item.transaction_id for item in store.items]
+    ids = [item.transaction_ids[0] for item in store.items]
     assert len(ids) == len(set(ids)), "stored twice"
     promised = [item for at, item in witness.accepted if moment.has_reached(at)]
-    assert {item.transaction_id for item in promised} <= set(ids), f"lost at {moment}"
+    assert {item.transaction_ids[0] for item in promised} <= set(ids), f"lost at {moment}"
     for partition in ("p", "other"):
-        pushed = [item.transaction_id for _, item in witness.accepted if item.partition == partition]
-        found = [item.transaction_id for item in store.items if item.partition == partition]
+        pushed = [item.transaction_ids[0] for _, item in witness.accepted if item.partition == partition]
+        found = [item.transaction_ids[0] for item in store.items if item.partition == partition]
         assert found == [one for one in pushed if one in found], f"reordered at {moment}"
     if not is_power_cut:
-        quick = [item.transaction_id for at, item in witness.qos0 if moment.has_reached(at)]
+        quick = [item.transaction_ids[0] for at, item in witness.qos0 if moment.has_reached(at)]
         assert set(quick) <= set(ids), f"a killed process lost QoS 0 events at {moment}"
 
 

@@ -19,10 +19,10 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from forebay.api.parameters import checked_name
 from forebay.api.problems import Problem, not_here, wrong
 from forebay.broker.delivery import COMPLETED, DEAD, FAILED, RETRY
-from forebay.broker.messages import PushItem
-from forebay.broker.push_run import PushRun
 from forebay.model.ids import minted_id, minted_ids
+from forebay.model.push_run import PushRun, neighbours
 from forebay.model.queue import DEFAULT_PARTITION, NAME_CHARACTERS_MAX
+from forebay.model.text_block import TextBlock
 
 ITEMS_MAX = 10_000
 PAYLOAD_BYTES_MAX = 10 * 1024 * 1024 + 64 * 1024
@@ -259,44 +259,50 @@ def misread(error: msgspec.ValidationError, place: str = "") -> Problem:
     return wrong(where or None, what[0].lower() + what[1:])
 
 
-def push_items(
+def push_runs(
     messages: Sequence[PushedMessage], place: str = "items", *, body_bytes: int = PAYLOAD_BYTES_MAX + 1
-) -> Sequence[PushItem]:
+) -> list[PushRun]:
     """Messages as the store takes them. `body_bytes`: no payload is larger than that."""
     if not messages:
         return []
     if len(messages) == 1:
-        return [_push_item(messages[0], place, body_bytes)]
-    is_one_place = _check_names(messages, place)
+        return [_lone_run(messages[0], place, body_bytes)]
+    partitions = _check_names(messages, place)
     given = [message.transaction_id for message in messages]
     payloads = [message.payload for message in messages]
     if body_bytes > PAYLOAD_BYTES_MAX:
         _check_sizes(payloads, place)
     missing = given.count(None)
     minted = minted_ids(missing)
-    if is_one_place and missing in (0, len(messages)) and not _has_more(messages):
+    if missing in (0, len(messages)) and not _has_more(messages):
         ids = minted or cast(list[str], given)
-        partition = messages[0].partition or DEFAULT_PARTITION
-        return PushRun(messages[0].queue, partition, payloads, ids, is_minted=missing > 0)
+        return [PushRun(messages[0].queue, partitions, TextBlock.of(payloads), ids, missing > 0)]
     next_id = iter(minted)
+    stored = _stored(messages, place)
+    own_ids = [transaction_id or next(next_id) for transaction_id in given]
+    traces = [message.trace_id or "" for message in messages]
+    keys = zip(map(_SHARED, messages), [transaction_id is None for transaction_id in given], strict=True)
     return [
-        PushItem(
-            message.queue,
-            message.partition or DEFAULT_PARTITION,
-            payload,
-            transaction_id or next(next_id),
-            transaction_id is None,
-            message.trace_id or "",
-            b"",
-            message.encoding == "base64",
-            message.namespace or "",
-            message.task or "",
+        PushRun(
+            queue,
+            partitions[places],
+            TextBlock.of(stored[places]),
+            own_ids[places],
+            is_minted,
+            encoding == "base64",
+            traces[places],
+            namespace=namespace or "",
+            task=task or "",
         )
-        for message, payload, transaction_id in zip(messages, _stored(messages, place), given, strict=True)
+        for ((queue, encoding, namespace, task), is_minted), places in neighbours(keys)
     ]
 
 
-def _push_item(message: PushedMessage, place: str, body_bytes: int) -> PushItem:
+_SHARED = attrgetter("queue", "encoding", "namespace", "task")
+"""What the messages of a run have in common."""
+
+
+def _lone_run(message: PushedMessage, place: str, body_bytes: int) -> PushRun:
     """A message that comes alone, as most do: without the lists that many messages are looked at by."""
     queue, partition = message.queue, message.partition or DEFAULT_PARTITION
     checked_name(queue, f"{place}[0].queue")
@@ -305,23 +311,26 @@ def _push_item(message: PushedMessage, place: str, body_bytes: int) -> PushItem:
     if body_bytes > PAYLOAD_BYTES_MAX:
         _check_sizes([message.payload], place)
     given = message.transaction_id
-    return PushItem(
+    payload = bytes(message.payload) if message.encoding is None else _stored([message], place)[0]
+    return PushRun(
         queue,
-        partition,
-        bytes(message.payload) if message.encoding is None else _stored([message], place)[0],
-        given or minted_id(),
+        (partition,),
+        TextBlock(payload, (len(payload),)),
+        (given or minted_id(),),
         given is None,
-        message.trace_id or "",
-        b"",
         message.encoding == "base64",
+        (message.trace_id,) if message.trace_id else (),
+        (),
         message.namespace or "",
         message.task or "",
     )
 
 
 def _has_more(messages: Sequence[PushedMessage]) -> bool:
-    """Whether a message has something that a run of messages has not."""
-    return any([m.trace_id or m.namespace or m.task or m.encoding for m in messages])  # noqa: C419 - faster
+    """Whether not all of them are for one queue, or a message has something that most have not."""
+    queue = messages[0].queue
+    # A list, because to stop early takes longer.
+    return any([m.queue != queue or m.trace_id or m.namespace or m.task or m.encoding for m in messages])  # noqa: C419
 
 
 def _stored(messages: Sequence[PushedMessage], place: str) -> list[bytes]:
@@ -349,8 +358,8 @@ def _check_sizes(payloads: Sequence[Raw], place: str) -> None:
         raise Problem(413, detail, code="too_large", field=f"{place}[{index}].payload")
 
 
-def _check_names(messages: Sequence[PushedMessage], place: str) -> bool:
-    """Many messages, few names: each name is looked at once, where it first stands. True where they have one place."""
+def _check_names(messages: Sequence[PushedMessage], place: str) -> list[str]:
+    """Many messages, few names: each name is looked at once, where it first stands. Returns the partitions."""
     seen: set[str] = set()
     queues, partitions = [message.queue for message in messages], [message.partition for message in messages]
     is_one_place = queues.count(queues[0]) == len(queues) and partitions.count(partitions[0]) == len(queues)
@@ -358,4 +367,7 @@ def _check_names(messages: Sequence[PushedMessage], place: str) -> bool:
         for field, name in (("queue", message.queue), ("partition", message.partition)):
             if name is not None and name not in seen:
                 seen.add(checked_name(name, f"{place}[{index}].{field}"))
-    return is_one_place
+    if is_one_place:
+        # One object and not many that are alike: what compares them is done at once.
+        return [partitions[0] or DEFAULT_PARTITION] * len(partitions)
+    return [partition or DEFAULT_PARTITION for partition in partitions]

@@ -1,4 +1,4 @@
-"""The answer to a push of a run (`push_run`), put together from text.
+"""The answer to a push of a run (`push_run`) of which all was new, put together from text.
 
 It is what the structs of `answers` say (`PushedItem`), each field of each message. But such a run has nearly everything
 in common: of an id only the last two digits differ from its neighbour's. So nothing is made for a single message; their
@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from forebay.api.responses import message_ids
-from forebay.broker.push_run import QUEUED, PushedRun, PushRun
+from forebay.broker.messages import QUEUED, Pushed
 from forebay.model.ids import CountedIds
+from forebay.model.push_run import PushRun
 
 _PAIRS = [f"{number:02d}" for number in range(100)]
 _PLAIN = bytes(character for character in range(0x20, 0x7F) if character not in b'"\\')
@@ -22,17 +23,18 @@ _Parts = Iterable[tuple[str, Sequence[str]]]
 """What neighbours have in common at their start, and how each of them goes on."""
 
 
-def run_answer(items: PushRun, pushed: PushedRun) -> bytes | None:
+def run_answer(run: PushRun, pushed: Pushed) -> bytes | None:
     """None where ids cannot be put into JSON as they are."""
-    count, partition_id = len(items), pushed.partition_id
-    ids = _parts(items.transaction_ids)
-    if type(items.transaction_ids) is not CountedIds and items.id_block().data.translate(None, _PLAIN):
+    count, partition_id = pushed.count, pushed.partition_id
+    seqs = range(pushed.seq, pushed.seq + count)
+    ids = _parts(run.transaction_ids)
+    if type(run.transaction_ids) is not CountedIds and run.id_block().data.translate(None, _PLAIN):
         return None
-    own_ids = _parts(message_ids(items.queue, pushed.seqs))
+    own_ids = _parts(message_ids(run.queue, seqs))
     common = f'","partitionId":"{partition_id}","partition_id":"{partition_id}","seq":'
     endings, starts, more_starts = _columns(ids, "", '","transaction_id":"')
     own_endings, own_starts, more_own_starts = _columns(own_ids, '","messageId":"', '","message_id":"')
-    seq_endings, seq_starts = _columns(_decimal_parts(pushed.seqs), common)
+    seq_endings, seq_starts = _columns(_decimal_parts(seqs), common)
     columns: list[Sequence[str]] = [
         _beginnings(count) if count <= _KEPT_MESSAGES_MAX else _beginnings.__wrapped__(count),
         *(starts, endings, more_starts, endings),

@@ -35,7 +35,7 @@ from forebay.api.response_sizes import AnswerSizes
 from forebay.api.retention import Ages, Retention
 from forebay.api.routing import Needs
 from forebay.broker import delivery
-from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.messages import Pushed
 from forebay.broker.store import POP_MAINTENANCE, PUSH_MAINTENANCE, Store
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import Clock
@@ -45,6 +45,7 @@ from forebay.errors import ForebayError, StoreUnavailable
 from forebay.export.way_out import NOTHING_LEAVES, WayOut
 from forebay.ingest import Intake
 from forebay.ingest.backlog import PartitionKey
+from forebay.model.push_run import PushRun
 from forebay.telemetry.span_export import SpanExport
 from forebay.telemetry.tracing import NO_TRACER, Tracer
 
@@ -247,8 +248,8 @@ class Service:
 
     # the way in
 
-    def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
-        return self.intake.push(items)
+    def push(self, runs: Sequence[PushRun]) -> Awaitable[Sequence[Pushed]]:
+        return self.intake.push(runs)
 
     async def wait_until_free(self, places: Iterable[PartitionKey]) -> None:
         await self.intake.wait_until_free(places)

@@ -31,10 +31,11 @@ from urllib.parse import urlsplit
 from forebay.bench.broker.servers import ForebayServer
 from forebay.bench.dispatch.loads import dispatching, fill_cold, flow
 from forebay.bench.harness import Figure, Measure, at_most
-from forebay.broker.messages import PopRequest, PushItem
+from forebay.broker.messages import PopRequest
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.dispatch.limits import DispatchLimits
 from forebay.dispatch.warms.embedded import EmbeddedWarm
+from forebay.model.push_run import run_of_one
 from forebay.testing.servers import ServerUnavailable, find_chromium, open_browser
 
 GROUPS = 10
@@ -128,7 +129,7 @@ async def _filled(data: Path, plan: PagePlan) -> None:
     names = [f"queue-{number:04}" for number in range(plan.queues)]
     for start in range(0, len(names), AT_ONCE):
         some = names[start : start + AT_ONCE]
-        await store.push([PushItem(name, "p", b"{}", f"{name}.{number}") for name in some for number in range(2)])
+        await store.push([run_of_one(name, "p", b"{}", f"{name}.{number}") for name in some for number in range(2)])
         for group in range(GROUPS):
             await asyncio.gather(*(store.pop(PopRequest(name, group=f"g{group}", auto_ack=True)) for name in some))
     classes = [f"bench.Class{number}" for number in range(CLASSES)]

@@ -29,7 +29,6 @@ from forebay.broker.messages import (
     Popped,
     PopRequest,
     Pushed,
-    PushItem,
     TransactionOutcome,
 )
 from forebay.broker.overview import (
@@ -47,6 +46,7 @@ from forebay.broker.overview import (
 )
 from forebay.broker.room_work import Work
 from forebay.broker.store import Store, Waker
+from forebay.model.push_run import PushRun
 from forebay.model.queue import Queue, QueueOptions
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class ForwardingStore(Store):
     async def delete_queue(self, name: str) -> bool:
         return await self._inner.delete_queue(name)
 
-    def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
-        return self._inner.push(items)
+    def push(self, runs: Sequence[PushRun]) -> Awaitable[Sequence[Pushed]]:
+        return self._inner.push(runs)
 
     async def pop(self, request: PopRequest) -> Popped:
         return await self._inner.pop(request)
@@ -110,7 +110,7 @@ class ForwardingStore(Store):
         return await self._inner.release(lease_id, as_whole=as_whole)
 
     async def transact(
-        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+        self, pushes: Sequence[PushRun], acknowledgements: Sequence[Acknowledgement]
     ) -> TransactionOutcome:
         return await self._inner.transact(pushes, acknowledgements)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import msgspec
@@ -14,41 +15,28 @@ ANSWER_BYTES_MAX = 64 << 20
 """Of payloads that are given out at once. An answer ends with the message that reaches it: one is always given."""
 
 
-class PushItem(msgspec.Struct, frozen=True, gc=False):
-    """One message on its way in. The payload is what came over the wire, byte for byte.
-
-    A struct and no tuple, because it is the one object that every message costs, and a struct is made three times as
-    fast.
-    """
-
-    queue: str
-    partition: str
-    payload: bytes
-    transaction_id: str
-    """Never empty: minted where the message was received, when the producer gave none."""
-    is_minted: bool = False
-    """Whether the id was minted: then it cannot be a duplicate, and no index is kept of it."""
-    trace_id: str = ""
-    headers: bytes = b""
-    is_binary: bool = False
-    namespace: str = ""
-    task: str = ""
-
-
+QUEUED, DUPLICATE = "queued", "duplicate"
 FAILED, UNKNOWN = "failed", "unknown"
-"""Of a message of a request that was accepted in part: it was not stored; or that is not known."""
+"""Of messages of a request that was accepted in part: they were not stored; or that is not known."""
 
 
 class Pushed(msgspec.Struct, frozen=True, gc=False):
     """`queued`: stored under `seq`. `duplicate`: `seq` is the message that was there before.
 
-    Of a message that is `failed` or `unknown` the receipt is the reason.
+    It is for `count` neighbours of a run, whose seqs follow each other. If they are `failed` or `unknown` the receipt
+    is the reason; they have no seqs then.
     """
 
     status: str
     seq: int
     partition_id: str
     receipt: str
+    count: int = 1
+
+    def each(self) -> list[Pushed]:
+        """The same, message by message."""
+        seqs = range(self.seq, self.seq + self.count) if self.seq else repeat(0, self.count)
+        return [Pushed(self.status, seq, self.partition_id, self.receipt) for seq in seqs]
 
 
 class PopRequest(NamedTuple):

@@ -28,14 +28,14 @@ from forebay.broker.messages import (
     Popped,
     PopRequest,
     Pushed,
-    PushItem,
     TransactionOutcome,
 )
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
-from forebay.broker.push_run import PushRun
 from forebay.broker.store import Store
 from forebay.errors import PayloadInClear
+from forebay.model.push_run import PushRun
 from forebay.model.queue import Queue, QueueOptions
+from forebay.model.text_block import TextBlock
 
 T = TypeVar("T")
 
@@ -53,35 +53,40 @@ class SealedStore(ForwardingStore):
             raise PayloadInClear(queue)
         return await self._inner.configure(queue, options, namespace, task)
 
-    def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
+    def push(self, runs: Sequence[PushRun]) -> Awaitable[Sequence[Pushed]]:
         # A store without a key cannot seal what is refused, and need not wait for that.
         push = self._inner.push
-        return push(self._stored(items)) if self._cipher is None else self._sealed(items, push)
+        return push(self._stored(runs)) if self._cipher is None else self._sealed(runs, push)
 
     async def transact(
-        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+        self, pushes: Sequence[PushRun], acknowledgements: Sequence[Acknowledgement]
     ) -> TransactionOutcome:
-        return await self._sealed(pushes, lambda items: self._inner.transact(items, acknowledgements))
+        return await self._sealed(pushes, lambda runs: self._inner.transact(runs, acknowledgements))
 
-    async def _sealed(self, items: Sequence[PushItem], send: Callable[[Sequence[PushItem]], Awaitable[T]]) -> T:
+    async def _sealed(self, runs: Sequence[PushRun], send: Callable[[Sequence[PushRun]], Awaitable[T]]) -> T:
         while True:
             try:
-                return await send(self._stored(items))
+                return await send(self._stored(runs))
             except PayloadInClear as refused:
                 if self._cipher is None or refused.queue in self._encrypted:
                     raise
                 self._encrypted.add(refused.queue)
 
-    def _stored(self, items: Sequence[PushItem]) -> Sequence[PushItem]:
-        # The payloads of a run are JSON, and JSON does not begin as the mark does.
-        if not self._encrypted and (type(items) is PushRun or not _has_mark(items)):
-            return items
-        return [self._stored_one(item) for item in items]
+    def _stored(self, runs: Sequence[PushRun]) -> Sequence[PushRun]:
+        if not self._encrypted and not any([_may_hold_mark(run) for run in runs]):  # noqa: C419 - faster
+            return runs
+        return [self._stored_run(run) for run in runs]
 
-    def _stored_one(self, item: PushItem) -> PushItem:
-        cipher = self._cipher if item.queue in self._encrypted else None
-        payload = stored_form(item.payload, Address(item.queue, item.partition, item.transaction_id), cipher)
-        return item if payload is item.payload else replace(item, payload=payload)
+    def _stored_run(self, run: PushRun) -> PushRun:
+        cipher = self._cipher if run.queue in self._encrypted else None
+        if cipher is None and not _may_hold_mark(run):
+            return run
+        columns = zip(run.payloads, run.partitions, run.transaction_ids, strict=True)
+        payloads = [
+            stored_form(payload, Address(run.queue, partition, transaction_id), cipher)
+            for payload, partition, transaction_id in columns
+        ]
+        return replace(run, payloads=TextBlock.of(payloads))
 
     def _plain(self, message: Message) -> Message:
         if not message.payload.startswith(MARK):
@@ -168,9 +173,7 @@ class SealedStore(ForwardingStore):
         return [letter._replace(message=self._plain(letter.message)) for letter in found], total
 
 
-def _has_mark(items: Sequence[PushItem]) -> bool:
-    """Whether one of the payloads is sealed, or looks like it."""
-    for item in items:  # noqa: SIM110 -- a generator for a single message takes three times as long
-        if item.payload.startswith(MARK):
-            return True
-    return False
+def _may_hold_mark(run: PushRun) -> bool:
+    """False when none of the payloads is sealed, or looks like it."""
+    # One byte is found many times as fast as several, and the first one of ours is in no text.
+    return run.payloads.data.find(MARK[0]) >= 0

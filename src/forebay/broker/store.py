@@ -36,7 +36,6 @@ from forebay.broker.messages import (
     Popped,
     PopRequest,
     Pushed,
-    PushItem,
     TransactionOutcome,
 )
 from forebay.broker.overview import (
@@ -53,6 +52,7 @@ from forebay.broker.overview import (
     TraceEvent,
 )
 from forebay.broker.room_work import Work
+from forebay.model.push_run import PushRun
 from forebay.model.queue import Queue, QueueOptions
 
 if TYPE_CHECKING:
@@ -98,11 +98,11 @@ class Store(Protocol):
 
     # the way in
 
-    def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
-        """Store the messages in order, durably, all or none; one answer each.
+    def push(self, runs: Sequence[PushRun]) -> Awaitable[Sequence[Pushed]]:
+        """Store the messages in order, durably, all or none. The answers are in that order too, one or more per run.
 
         Queues and partitions are made as needed. An id that its partition holds already is answered as a duplicate. A
-        store may answer a push to more than 8 queues item by item: `failed` is not stored, `unknown` may be.
+        store may answer a push to more than 8 queues in part: `failed` is not stored, `unknown` may be.
         """
 
     # the way out
@@ -143,7 +143,7 @@ class Store(Protocol):
         """
 
     async def transact(
-        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+        self, pushes: Sequence[PushRun], acknowledgements: Sequence[Acknowledgement]
     ) -> TransactionOutcome:
         """All of it or nothing. A duplicate push or a refused ack makes it nothing."""
 

@@ -28,7 +28,7 @@ from collections import Counter, OrderedDict
 from collections.abc import MutableMapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from forebay.broker.messages import PushItem
+from forebay.model.push_run import PushRun
 
 NET_SECONDS = 0.5
 NET_LISTS_MAX = 200
@@ -244,16 +244,17 @@ class WaitingRoom:
                 if belonging is None or waiting.wanted.matches(*belonging):
                     waiting.wake(count)
 
-    def announce_partition(self, queue: str, partition: str) -> None:
-        """A message was pushed to this partition through this server."""
+    def announce_partition(self, queue: str, partition: str, count: int = 1) -> None:
+        """So many messages were pushed to this partition through this server."""
         for waiting in list(self._for_partition.get((queue, partition), {}).values()):
-            waiting.wake(1)
+            waiting.wake(count)
 
-    def announce_items(self, items: Sequence[PushItem]) -> None:
+    def announce_runs(self, runs: Sequence[PushRun]) -> None:
         """Messages were stored through this server."""
         if self._for_partition:
-            for item in items:
-                self.announce_partition(item.queue, item.partition)
+            for run in runs:
+                for partition, count in Counter(run.partitions).items():
+                    self.announce_partition(run.queue, partition, count)
 
     @property
     def has_lists_for_partitions(self) -> bool:

@@ -20,7 +20,7 @@ from forebay.client import Client
 from forebay.errors import Permanent
 from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
-from forebay.ingest.event import Event, item_of
+from forebay.ingest.event import Event, is_binary, payload_of
 from forebay.ingest.frames import Damage
 from forebay.ingest.inspection import FileEvents, events_of
 
@@ -60,22 +60,22 @@ _encode = msgspec.json.Encoder().encode
 
 def push_line(event: Event, path: Path, cipher: Cipher | None) -> bytes:
     """The item, opened with the key; refuses what `POST /push` has no member for."""
-    item = item_of(event, cipher)
-    if item.is_binary or item.headers:
+    payload = payload_of(event, cipher)
+    if is_binary(event) or event.headers:
         raise Permanent(
             f"{path}: the message {event.transaction_id!r} of queue {event.queue!r} "
-            f"{'is no JSON' if item.is_binary else 'has headers'}, which a push over HTTP cannot carry",
+            f"{'is no JSON' if is_binary(event) else 'has headers'}, which a push over HTTP cannot carry",
             remedy="Let a server drain the file: put it into failed/ of its buffer directory while it is stopped",
         )
     return _encode(
         PushLine(
-            item.queue,
-            item.partition,
-            item.transaction_id,
-            Raw(item.payload),
-            item.trace_id,
-            item.namespace,
-            item.task,
+            event.queue,
+            event.partition,
+            event.transaction_id,
+            Raw(payload),
+            event.trace_id,
+            event.namespace,
+            event.task,
         )
     )
 

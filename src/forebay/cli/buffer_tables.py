@@ -13,7 +13,7 @@ from forebay.broker.encryption import Cipher
 from forebay.cli import output
 from forebay.config.units import format_size
 from forebay.errors import Permanent
-from forebay.ingest.event import Event, item_of
+from forebay.ingest.event import Event, payload_of
 from forebay.ingest.frames import Damage
 from forebay.ingest.inspection import DirectoryView, FileEvents, FileView, Found
 
@@ -145,7 +145,7 @@ def _accepted(event: Event) -> str | None:
 def _opened(event: Event, cipher: Cipher | None) -> bytes | None:
     """The payload as it came; None when it is sealed and the key is missing or another."""
     try:
-        return item_of(event, cipher).payload
+        return payload_of(event, cipher)
     except Permanent:
         return None
 

@@ -51,9 +51,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence, Sized
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import accumulate, chain, islice
-from operator import or_
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -216,13 +215,13 @@ def encode(
     ends: Ends
     if len(batches) == 1:
         (batch,) = batches
-        columns, ends, present, (low, high) = batch.columns, batch.ends, batch.present, batch.created_range
+        columns, ends, (low, high) = batch.columns, batch.ends, batch.created_range
     else:
-        kinds = {batch.present for batch in batches}
-        columns, ends, present = _merged(batches, is_of_one_kind=len(kinds) == 1), _NO_ENDS, reduce(or_, kinds)
+        is_of_one_kind = len({batch.present for batch in batches}) == 1
+        columns, ends = _merged(batches, is_of_one_kind=is_of_one_kind), _NO_ENDS
         low, high = min(columns[0]), max(columns[0])
     count = len(columns[0])
-    body = _body(columns, ends, present, tag, created_us=low if low == high else None)
+    body = _body(columns, ends, tag, created_us=low if low == high else None)
     return framed([body], first_seq, count, (low, high), compress=compress, is_placed=is_placed)
 
 
@@ -263,7 +262,34 @@ def encode_filler(first_lost: int, last_lost: int, unreadable: bytes, *, is_plac
     return [head, unreadable[HEADER_BYTES:-CRC_BYTES]]
 
 
-def _body(columns: Columns, ends: Ends, present: int, tag: bytes, *, created_us: int | None) -> bytes:
+class TextColumn(NamedTuple):
+    """A column of variable length, as it is written."""
+
+    ends: Piece
+    """Where its values end, padded."""
+    values: Sequence[Piece]
+    size: int
+
+
+def encoded_body(
+    tag: bytes, created: bytes, flags: Piece | None, count: int, texts: Sequence[TextColumn | None]
+) -> list[Piece]:
+    """The body of a record, in pieces. What its columns come from is none of its business; it puts nothing together."""
+    present = 0b1
+    pieces: list[Piece] = [b"", created]
+    if flags is not None:
+        present |= 0b10
+        pieces += (flags, PADDING[-count % 8])
+    for bit, text in enumerate(texts, FIXED_COLUMNS):
+        if text is not None:
+            present |= 1 << bit
+            pieces += (text.ends, *text.values, PADDING[-text.size % 8])
+    pieces[0] = BODY_PREFIX.pack(BODY_VERSION, present, 0, tag)
+    pieces.append(PADDING[4])
+    return pieces
+
+
+def _body(columns: Columns, ends: Ends, tag: bytes, *, created_us: int | None) -> bytes:
     """`created_us`: when all messages were created, if that is one time for all of them, as it often is."""
     created, flags = columns[0], columns[1]
     count = len(created)
@@ -271,27 +297,20 @@ def _body(columns: Columns, ends: Ends, present: int, tag: bytes, *, created_us:
         created_bytes = Struct(f"<{count}q").pack(*created)
     else:
         created_bytes = created_us.to_bytes(8, "little") * count
-    parts = [BODY_PREFIX.pack(BODY_VERSION, present, 0, tag), created_bytes]
-    if flags is not None:
-        parts += (bytes(flags), PADDING[-count % 8])
-    offsets_of = offsets(count)
-    for column, places in zip(columns[FIXED_COLUMNS:], ends, strict=True):
-        if column is None:
-            continue
-        value = column[0]
-        if count > 1 and value == column[-1] and column.count(value) == count:
-            # One value for all, as the partition often is.
-            size = len(value) * count
-            parts += (even_offsets(count, len(value)), bytes(value) * count)
-        else:
-            if places is None:
-                places = [*accumulate(map(len, column), initial=0)]
-            size = places[-1]
-            parts.append(offsets_of.pack(*places))
-            parts += column
-        parts.append(PADDING[-size % 8])
-    parts.append(PADDING[4])
-    return b"".join(parts)
+    texts = list(map(_text_column, columns[FIXED_COLUMNS:], ends))
+    return b"".join(encoded_body(tag, created_bytes, None if flags is None else bytes(flags), count, texts))
+
+
+def _text_column(column: Sequence[bytes] | None, places: list[int] | None) -> TextColumn | None:
+    if column is None:
+        return None
+    count, value = len(column), column[0]
+    if count > 1 and value == column[-1] and column.count(value) == count:
+        # One value for all, as the partition often is.
+        return TextColumn(even_offsets(count, len(value)), [bytes(value) * count], len(value) * count)
+    if places is None:
+        places = [*accumulate(map(len, column), initial=0)]
+    return TextColumn(offsets(count).pack(*places), column, places[-1])
 
 
 def even_offsets(count: int, value_size: int) -> bytes:

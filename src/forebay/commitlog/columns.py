@@ -24,6 +24,8 @@ from forebay.commitlog.block import (
     PADDING,
     Header,
     Piece,
+    TextColumn,
+    encoded_body,
 )
 from forebay.commitlog.chunk import Chunk
 
@@ -177,13 +179,8 @@ class ColumnBatch:
     def body(self, created_us: int, tag: bytes) -> list[Piece]:
         """The body of their record (`block`), in pieces. A text column that is empty throughout is left out."""
         count = len(self)
-        present = 0b11
-        pieces: list[Piece] = [created_us.to_bytes(8, "little") * count, _values(self._flags, 1), PADDING[-count % 8]]
-        for bit, text in enumerate(self._texts, FIXED_COLUMNS):
-            if text.size or text is self._texts[-1]:
-                present |= 1 << bit
-                pieces += (text.offsets(), PADDING[(count + 1) % 2 * 4], text.values(), PADDING[-text.size % 8])
-        return [BODY_PREFIX.pack(BODY_VERSION, present, 0, tag), *pieces, PADDING[4]]
+        texts = [text.written() if text.size or text is self._texts[-1] else None for text in self._texts]
+        return encoded_body(tag, created_us.to_bytes(8, "little") * count, _values(self._flags, 1), count, texts)
 
 
 class _Text:
@@ -194,7 +191,12 @@ class _Text:
         self._start, self._end = _ends(column)
         self.size = self._end - self._start
 
-    def offsets(self) -> Piece:
+    def written(self) -> TextColumn:
+        values = memoryview(data)[self._start : self._end] if (data := self.column.buffers()[2]) is not None else b""
+        count = len(self.column)
+        return TextColumn(self._ends(), [PADDING[(count + 1) % 2 * 4], values], self.size)
+
+    def _ends(self) -> Piece:
         column = self.column
         if not len(column):
             return bytes(4)
@@ -204,10 +206,6 @@ class _Text:
 
             found = pc.subtract(found, pa.scalar(self._start, pa.int32()))
         return _values(found, 4)
-
-    def values(self) -> Piece:
-        data = self.column.buffers()[2]
-        return memoryview(data)[self._start : self._end] if data is not None else b""
 
 
 def _ends(column: pa.Array) -> tuple[int, int]:

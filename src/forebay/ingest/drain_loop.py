@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from forebay.broker.encryption import Cipher
-from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.messages import Pushed
 from forebay.broker.store import PUSH_MAINTENANCE, Store, Waker
 from forebay.clock import Clock
 from forebay.errors import AppendFailed, ForebayError, StoreUnavailable
@@ -31,6 +31,7 @@ from forebay.ingest.limits import BufferLimits
 from forebay.ingest.recovery import Recovery
 from forebay.ingest.refused_events import DiskTrouble, try_all
 from forebay.ingest.schedule import FlushSchedule
+from forebay.model.push_run import PushRun
 
 _log = logging.getLogger("forebay.ingest")
 
@@ -50,7 +51,7 @@ class DrainLoop:
         clock: Clock,
         limits: BufferLimits,
         cipher: Cipher | None,
-        on_stored: Callable[[Sequence[PushItem]], None],
+        on_stored: Callable[[Sequence[PushRun]], None],
     ) -> None:
         self.health = StoreHealth()
         self.recovery = Recovery()
@@ -233,9 +234,9 @@ class DrainLoop:
                 extra={"action": "buffer_flushed"},
             )
 
-    async def _push_chunk(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
+    async def _push_chunk(self, runs: Sequence[PushRun]) -> Sequence[Pushed]:
         async with asyncio.timeout(self._limits.drain_seconds):
-            pushed = await self._store.push(items)
+            pushed = await self._store.push(runs)
         self.note_success()
         self.progress.set()
         return pushed

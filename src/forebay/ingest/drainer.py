@@ -16,19 +16,21 @@ from functools import partial
 from pathlib import Path
 
 from forebay.broker.encryption import Cipher
-from forebay.broker.messages import FAILED, UNKNOWN, Pushed, PushItem
+from forebay.broker.messages import DUPLICATE, FAILED, UNKNOWN, Pushed
+from forebay.broker.numbering import count_of
 from forebay.clock import Clock
 from forebay.errors import AppendFailed, StoreUnavailable
 from forebay.filesystem import File
 from forebay.ingest.backlog import Known
 from forebay.ingest.buffer_file import BufferFile, Rotation
-from forebay.ingest.event import Event, item_of
+from forebay.ingest.event import Event, runs_of
 from forebay.ingest.frames import Chunk, chunks
 from forebay.ingest.refused_events import DiskTrouble, DrainCounts, RefusedEvents, Waiting, try_all
+from forebay.model.push_run import PushRun
 
 _log = logging.getLogger("forebay.ingest")
 
-Push = Callable[[Sequence[PushItem]], Awaitable[Sequence[Pushed]]]
+Push = Callable[[Sequence[PushRun]], Awaitable[Sequence[Pushed]]]
 
 
 class Refused(Exception):
@@ -48,7 +50,7 @@ class Drainer:
         push: Push,
         clock: Clock,
         cipher: Cipher | None,
-        on_stored: Callable[[Sequence[PushItem]], None],
+        on_stored: Callable[[Sequence[PushRun]], None],
         chunk_events: int,
     ) -> None:
         self.file = file
@@ -259,8 +261,8 @@ class Drainer:
         if not events:
             return
         try:
-            items = [item_of(event, self._cipher) for event in events]
-            pushed = await self._push(items)
+            runs = runs_of(events, self._cipher)
+            pushed = await self._push(runs)
             _check_stored(pushed)
         except (StoreUnavailable, AppendFailed):
             raise
@@ -269,9 +271,9 @@ class Drainer:
         except Exception as error:
             raise Refused(str(error) or type(error).__name__) from error
         self.counts.store_writes += 1
-        self.counts.drained += len(items)
-        self.counts.duplicates += sum(1 for one in pushed if one.status == "duplicate")
-        self._on_stored(items)
+        self.counts.drained += len(events)
+        self.counts.duplicates += count_of(DUPLICATE, pushed)
+        self._on_stored(runs)
 
     def _release(self, waiting: Sequence[Waiting]) -> None:
         self._settled.update([one.span for one in waiting])
@@ -282,7 +284,8 @@ def _check_stored(pushed: Sequence[Pushed]) -> None:
     """A push to many queues may be stored in part: then all of it comes again, and its ids tell what is there."""
     failed = [one for one in pushed if one.status in (FAILED, UNKNOWN)]
     if failed:
-        raise StoreUnavailable(f"{len(failed)} of {len(pushed)} buffered messages are not stored: {failed[0].receipt}")
+        missing, count = sum(one.count for one in failed), sum(one.count for one in pushed)
+        raise StoreUnavailable(f"{missing} of {count} buffered messages are not stored: {failed[0].receipt}")
 
 
 def _next(read: Iterator[Chunk]) -> Chunk | None:

@@ -25,9 +25,10 @@ from crc32c import crc32c
 from msgspec import Raw, Struct
 
 from forebay.broker.encryption import Address, Cipher
-from forebay.broker.messages import PushItem
 from forebay.errors import BatchRefused, Permanent
+from forebay.model.push_run import PushRun, Row, neighbours
 from forebay.model.queue import DEFAULT_PARTITION
+from forebay.model.text_block import TextBlock
 
 LENGTH_BYTES = 4
 FRAME_BYTES_MAX = 64 << 20
@@ -62,27 +63,27 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Event)
 
 
-def frames_of(items: Sequence[PushItem], *, is_failover: bool, now_us: int, cipher: Cipher | None) -> list[bytes]:
+def frames_of(runs: Sequence[PushRun], *, is_failover: bool, now_us: int, cipher: Cipher | None) -> list[bytes]:
     """The messages as frames. With a cipher every payload is sealed: it is not known here which queue is encrypted."""
-    return [_frame(item, is_failover, now_us, cipher) for item in items]
+    return [_frame(run, row, is_failover, now_us, cipher) for run in runs for row in run.rows()]
 
 
-def _frame(item: PushItem, is_failover: bool, now_us: int, cipher: Cipher | None) -> bytes:
-    payload, encoding = _written(item, cipher)
+def _frame(run: PushRun, row: Row, is_failover: bool, now_us: int, cipher: Cipher | None) -> bytes:
+    payload, encoding = _written(run, row, cipher)
     text = _encoder.encode(
         Event(
-            item.queue,
+            run.queue,
             Raw(payload),
-            item.transaction_id,
-            item.partition,
-            item.namespace,
-            item.task,
-            item.trace_id,
+            row.transaction_id,
+            row.partition,
+            run.namespace,
+            run.task,
+            row.trace_id,
             is_failover,
             crc32c(payload).to_bytes(4).hex(),
             now_us,
             encoding,
-            b64encode(item.headers).decode() if item.headers else "",
+            b64encode(row.headers).decode() if row.headers else "",
         )
     )
     text = text[:-1]
@@ -97,12 +98,12 @@ def _sum_of(text: bytes) -> bytes:
     return hexlify(crc32c(text).to_bytes(4))
 
 
-def _written(item: PushItem, cipher: Cipher | None) -> tuple[bytes, str]:
+def _written(run: PushRun, row: Row, cipher: Cipher | None) -> tuple[bytes, str]:
     if cipher is not None:
-        encoding = "sealed-base64" if item.is_binary else "sealed"
-        sealed = cipher.seal(item.payload, Address(item.queue, item.partition, item.transaction_id))
+        encoding = "sealed-base64" if run.is_binary else "sealed"
+        sealed = cipher.seal(row.payload, Address(run.queue, row.partition, row.transaction_id))
         return b'"%b"' % b64encode(sealed), encoding
-    return (b'"%b"' % b64encode(item.payload), "base64") if item.is_binary else (item.payload, "")
+    return (b'"%b"' % b64encode(row.payload), "base64") if run.is_binary else (row.payload, "")
 
 
 def read_event(body: bytes) -> Event:
@@ -123,27 +124,40 @@ def read_event(body: bytes) -> Event:
     return event
 
 
-def item_of(event: Event, cipher: Cipher | None) -> PushItem:
-    """The message as the store takes it: its id counts as the producer's own, so that it is stored once."""
+def runs_of(events: Sequence[Event], cipher: Cipher | None) -> list[PushRun]:
+    """The messages as the store takes them: their ids count as the producers' own, so that they are stored once."""
+    keys = [(event.queue, is_binary(event), event.namespace, event.task) for event in events]
+    return [
+        PushRun(
+            queue,
+            [event.partition for event in own],
+            TextBlock.of([payload_of(event, cipher) for event in own]),
+            [event.transaction_id for event in own],
+            is_binary=has_bytes,
+            trace_ids=[event.trace_id for event in own],
+            headers=[b64decode(event.headers) if event.headers else b"" for event in own],
+            namespace=namespace,
+            task=task,
+        )
+        for (queue, has_bytes, namespace, task), places in neighbours(keys)
+        for own in (events[places],)
+    ]
+
+
+def is_binary(event: Event) -> bool:
+    return event.encoding.endswith("base64")
+
+
+def payload_of(event: Event, cipher: Cipher | None) -> bytes:
+    """The payload as it came."""
     payload = bytes(event.payload)
     if event.encoding:
         payload = b64decode(payload[1:-1])
-    if event.encoding.startswith("sealed"):
-        if cipher is None:
-            raise Permanent(
-                f"a buffered message of queue {event.queue!r} is encrypted and there is no key",
-                remedy="Start the server with the key that it had when the message was accepted",
-            )
-        payload = cipher.open(payload, Address(event.queue, event.partition, event.transaction_id))
-    return PushItem(
-        event.queue,
-        event.partition,
-        payload,
-        event.transaction_id,
-        False,
-        event.trace_id,
-        b64decode(event.headers) if event.headers else b"",
-        event.encoding.endswith("base64"),
-        event.namespace,
-        event.task,
-    )
+    if not event.encoding.startswith("sealed"):
+        return payload
+    if cipher is None:
+        raise Permanent(
+            f"a buffered message of queue {event.queue!r} is encrypted and there is no key",
+            remedy="Start the server with the key that it had when the message was accepted",
+        )
+    return cipher.open(payload, Address(event.queue, event.partition, event.transaction_id))

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 from forebay.broker.encryption import Cipher
-from forebay.broker.messages import FAILED, UNKNOWN, Pushed, PushItem
+from forebay.broker.messages import FAILED, UNKNOWN, Pushed
+from forebay.broker.numbering import by_run
 from forebay.broker.store import Store, Waker
 from forebay.clock import Clock
 from forebay.errors import AppendFailed, BufferExhausted, ForebayError, StoreUnavailable
@@ -26,6 +27,7 @@ from forebay.ingest.limits import BufferLimits
 from forebay.ingest.quota import BufferQuota
 from forebay.ingest.recovery import Recovery
 from forebay.ingest.time_limit import TimeLimit
+from forebay.model.push_run import PushRun, by_partition, message_count, places_of
 
 FENCE_LOOK_SECONDS = 0.01
 
@@ -43,7 +45,7 @@ class Intake:
         limits: BufferLimits | None = None,
         cipher: Cipher | None = None,
         is_remote: bool = False,
-        on_stored: Callable[[Sequence[PushItem]], None] = lambda items: None,
+        on_stored: Callable[[Sequence[PushRun]], None] = lambda runs: None,
     ) -> None:
         """`is_remote`: the store may hang, and other processes may share it together with this directory."""
         self.limits = limits or BufferLimits()
@@ -97,15 +99,15 @@ class Intake:
 
     # pushing
 
-    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        """Store the messages, or buffer them durably; one answer each."""
+    async def push(self, runs: Sequence[PushRun]) -> Sequence[Pushed]:
+        """Store the messages, or buffer them durably."""
         if self.drain_loop.is_paused:
-            return await self._buffer(items)
+            return await self._buffer(runs)
         if not self.drain_loop.health.is_healthy:
-            return await self._buffer_or_insist(items)
+            return await self._buffer_or_insist(runs)
         if self._failover.backlog.events or (self._is_remote and self._are_there_strange_events()):
-            return await self._push_around_fences(items)
-        return await self._push_directly(items)
+            return await self._push_around_fences(runs)
+        return await self._push_directly(runs)
 
     def _are_there_strange_events(self) -> bool:
         """A look at the files takes as long as the rest of a push, so one does for all that were there before it."""
@@ -120,63 +122,65 @@ class Intake:
     def _forget_look(self) -> None:
         self._has_just_looked = False
 
-    async def _push_around_fences(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        if await self._are_free({(item.queue, item.partition) for item in items}):
-            return await self._push_directly(items)
+    async def _push_around_fences(self, runs: Sequence[PushRun]) -> Sequence[Pushed]:
+        if await self._are_free(places_of(runs)):
+            return await self._push_directly(runs)
+        runs = by_partition(runs)
         is_all_held = self._is_remote and self._failover.has_strange_events()
         holds = self._failover.backlog.holds
-        held = [n for n, item in enumerate(items) if is_all_held or holds((item.queue, item.partition))]
-        free = sorted(set(range(len(items))).difference(held))
-        pushed: dict[int, Pushed] = {}
+        held = [n for n, run in enumerate(runs) if is_all_held or holds((run.queue, run.partitions[0]))]
+        free = sorted(set(range(len(runs))).difference(held))
+        pushed: dict[int, list[Pushed]] = {}
         # What has to wait goes first: its turn must not pass while the rest is being stored.
         for places, way in ((held, self._buffer), (free, self._push_directly)):
             if not places:
                 continue
+            own = [runs[n] for n in places]
             try:
-                pushed.update(zip(places, await way([items[n] for n in places]), strict=True))
+                pushed.update(zip(places, by_run(own, await way(own)), strict=True))
             except ForebayError as error:
                 if not pushed:
                     raise
-                # A part of the request is accepted, so it is answered item by item.
+                # A part of the request is accepted, so it is answered run by run.
                 status = UNKNOWN if _may_be_stored(error) else FAILED
-                pushed.update((n, Pushed(status, 0, "", str(error))) for n in places)
-        return [pushed[n] for n in range(len(items))]
+                pushed.update((n, [Pushed(status, 0, "", str(error), len(runs[n]))]) for n in places)
+        return [answer for n in range(len(runs)) for answer in pushed[n]]
 
-    async def _push_directly(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
+    async def _push_directly(self, runs: Sequence[PushRun]) -> Sequence[Pushed]:
         try:
-            return await self._attempt(items)
+            return await self._attempt(runs)
         except AppendFailed as error:
-            return await self._buffer_or_raise(items, error)
+            return await self._buffer_or_raise(runs, error)
         except StoreUnavailable as error:
             trouble = error
         self.drain_loop.note_failure(str(trouble))
         try:
-            return await self._buffer(items)
+            return await self._buffer(runs)
         except (BufferExhausted, StoreUnavailable) as refusal:
             raise _truth_of(refusal, trouble) from None
 
-    def _attempt(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
-        return self._patience.hold(self._store.push(items)) if self._is_remote else self._store.push(items)
+    def _attempt(self, runs: Sequence[PushRun]) -> Awaitable[Sequence[Pushed]]:
+        return self._patience.hold(self._store.push(runs)) if self._is_remote else self._store.push(runs)
 
     def _unanswered(self) -> StoreUnavailable:
         return StoreUnavailable(f"no answer within {self.limits.store_seconds:g} s", is_outcome_unknown=True)
 
-    async def _buffer_or_insist(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
+    async def _buffer_or_insist(self, runs: Sequence[PushRun]) -> Sequence[Pushed]:
         """The store was away a moment ago. If the buffer takes no more, it is tried all the same."""
         try:
-            return await self._buffer(items)
+            return await self._buffer(runs)
         except (BufferExhausted, StoreUnavailable) as refusal:
-            if _may_be_stored(refusal) or self._is_any_fenced({(item.queue, item.partition) for item in items}):
+            if _may_be_stored(refusal) or self._is_any_fenced(places_of(runs)):
                 raise
             try:
-                return await self._attempt(items)
+                return await self._attempt(runs)
             except StoreUnavailable as trouble:
                 raise _truth_of(refusal, trouble) from None
 
-    async def _buffer_or_raise(self, items: Sequence[PushItem], error: AppendFailed) -> Sequence[Pushed]:
+    async def _buffer_or_raise(self, runs: Sequence[PushRun], error: AppendFailed) -> Sequence[Pushed]:
         """The embedded store's disk refuses. If the buffer's does too, the store's reason is the better answer."""
         try:
-            pushed = await self._buffer(items)
+            pushed = await self._buffer(runs)
         except (BufferExhausted, StoreUnavailable) as refusal:
             if _may_be_stored(refusal):
                 raise
@@ -184,27 +188,27 @@ class Intake:
         self.drain_loop.note_failure(str(error))
         return pushed
 
-    async def _buffer(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        await self._append(self._failover, items)
+    async def _buffer(self, runs: Sequence[PushRun]) -> Sequence[Pushed]:
+        await self._append(self._failover, runs)
         self.drain_loop.poke()
-        return [Pushed("buffered", 0, "", "buffer")] * len(items)
+        return [Pushed("buffered", 0, "", "buffer")] * len(runs)
 
     async def push_qos0(
-        self, items: Sequence[PushItem], buffer_ms: int | None, buffer_max: int | None
+        self, runs: Sequence[PushRun], buffer_ms: int | None, buffer_max: int | None
     ) -> Sequence[Pushed]:
         """Give the messages to the operating system, and store them together with others a moment later."""
-        await self._append(self.drain_loop.qos0, items)
-        if self.drain_loop.schedule.note(len(items), buffer_ms, buffer_max, time.monotonic()):
+        await self._append(self.drain_loop.qos0, runs)
+        if self.drain_loop.schedule.note(message_count(runs), buffer_ms, buffer_max, time.monotonic()):
             self.drain_loop.poke()
-        return [Pushed("buffered", 0, "", "os")] * len(items)
+        return [Pushed("buffered", 0, "", "os")] * len(runs)
 
-    async def _append(self, file: BufferFile, items: Sequence[PushItem]) -> None:
+    async def _append(self, file: BufferFile, runs: Sequence[PushRun]) -> None:
         is_failover = file is self._failover
-        frames = frames_of(items, is_failover=is_failover, now_us=self._clock.now_us(), cipher=self._cipher)
+        frames = frames_of(runs, is_failover=is_failover, now_us=self._clock.now_us(), cipher=self._cipher)
         size = sum(map(len, frames))
         with self._room.taken(size, len(frames)):
             try:
-                await file.append(frames, [(item.queue, item.partition) for item in items])
+                await file.append(frames, [(run.queue, name) for run in runs for name in run.partitions])
             except BufferFull as error:
                 raise BufferExhausted(f"the buffer cannot be written: {error}") from error
 
@@ -296,3 +300,7 @@ def _truth_of(refusal: BufferExhausted | StoreUnavailable, trouble: StoreUnavail
     if not trouble.is_outcome_unknown:
         return refusal
     return StoreUnavailable(f"{trouble}; {refusal}", is_outcome_unknown=True)
+
+
+def _buffered(runs: Sequence[PushRun], receipt: str) -> list[Pushed]:
+    return [Pushed("buffered", 0, "", receipt, len(run)) for run in runs]

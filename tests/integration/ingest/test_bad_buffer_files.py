@@ -15,9 +15,9 @@ import pytest
 
 from fixtures.outage_load import Load, buffers, stored_numbers, until_drained
 from fixtures.waiting import until
-from forebay.broker.messages import PushItem
 from forebay.ingest.event import frames_of
 from forebay.model.ids import minted_id
+from forebay.model.push_run import run_of_one
 from forebay.testing.running_server import RunningServer
 from forebay.testing.servers import PostgresServer
 
@@ -37,7 +37,7 @@ def server(database: str, tmp_path: Path) -> Iterator[RunningServer]:
 
 
 def frames(partition: str, numbers: range) -> list[bytes]:
-    items = [PushItem("orders", partition, b"%d" % n, minted_id(), is_minted=True) for n in numbers]
+    items = [run_of_one("orders", partition, b"%d" % n, minted_id(), is_minted=True) for n in numbers]
     return frames_of(items, is_failover=True, now_us=ACCEPTED_US, cipher=None)
 
 

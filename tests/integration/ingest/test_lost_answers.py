@@ -10,12 +10,12 @@ import pytest
 
 from fixtures.buffer_steps import QUICK
 from fixtures.tcp_proxy import TcpProxy
-from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres import PostgresStore
 from forebay.clock import SystemClock
 from forebay.filesystem import RealFilesystem
 from forebay.ingest import Intake
 from forebay.model.ids import minted_id
+from forebay.model.push_run import PushRun, run_of_one
 
 CUTS = 200
 COMMITTED = rb"COMMIT\0|orders.*SELECT 1\0Z\0\0\0\x05I"
@@ -28,8 +28,8 @@ def intake_on(store: PostgresStore, folder: Path, store_seconds: float = 20.0) -
     return Intake(store, RealFilesystem(), folder, SystemClock(), limits=quick, is_remote=True)
 
 
-def message(number: int) -> PushItem:
-    return PushItem("orders", "p", b"%d" % number, minted_id(), is_minted=True)
+def message(number: int) -> PushRun:
+    return run_of_one("orders", "p", b"%d" % number, minted_id(), is_minted=True)
 
 
 async def stored(store: PostgresStore) -> list[int]:

@@ -22,7 +22,7 @@ from forebay.api.exchange import Request, Response
 from forebay.api.problems import STATUSES, TITLES, without_paths
 from forebay.api.responses import iso, message_id
 from forebay.api.service import Service
-from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.messages import Pushed
 from forebay.broker.waiting import WaitingRoom
 from forebay.errors import (
     AppendFailed,
@@ -39,6 +39,7 @@ from forebay.errors import (
     UnknownQueue,
 )
 from forebay.model.message import CREATED_US_MAX
+from forebay.model.push_run import PushRun, run_of_one
 from forebay.model.queue import Queue, QueueOptions
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.memory_store import MemoryStore
@@ -51,7 +52,7 @@ class BrokenStore(MemoryStore):
         super().__init__(FakeClock())
         self._error = error
 
-    async def push(self, items: Sequence[PushItem]) -> list[Pushed]:
+    async def push(self, runs: Sequence[PushRun]) -> list[Pushed]:
         raise self._error
 
     async def configure(self, queue: str, options: QueueOptions, namespace: str, task: str) -> Queue:
@@ -175,7 +176,7 @@ def test_push_and_pop_of_several_queues_in_one_request() -> None:
 
 def test_binary_payload_is_answered_as_base64() -> None:
     store = MemoryStore(FakeClock())
-    asyncio.run(store.push([PushItem("q", "Default", b"\xff\x00", "t", is_binary=True)]))
+    asyncio.run(store.push([run_of_one("q", "Default", b"\xff\x00", "t", is_binary=True)]))
     _, _, body = told(store, "GET", "/api/v1/pop/queue/q")
     (message,) = json.loads(body)["messages"]
     assert (message["data"], message["encoding"]) == ("/wA=", "base64")

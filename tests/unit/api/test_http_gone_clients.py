@@ -22,9 +22,10 @@ from forebay.api.body_stream import HELD_BYTES_MAX
 from forebay.api.exchange import Request, Response
 from forebay.api.http_protocol import HttpProtocol
 from forebay.api.service import Service
-from forebay.broker.messages import PopRequest, PushItem
+from forebay.broker.messages import PopRequest
 from forebay.broker.waiting import WaitingRoom
 from forebay.clock import SystemClock
+from forebay.model.push_run import run_of_one
 from forebay.testing.memory_store import MemoryStore
 
 POLL = b"GET /api/v1/pop/queue/q?wait=true&timeout=60000%b HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -51,7 +52,7 @@ class Broker:
         self.app = App(Service(self.store, self.room, clock, intake, is_started=True, dispatcher=ScriptedDispatcher()))
 
     async def push(self) -> None:
-        await self.store.push([PushItem("q", "p", b"1", "a")])
+        await self.store.push([run_of_one("q", "p", b"1", "a")])
 
     async def first_attempts(self) -> list[int]:
         """How often each message of the queue was claimed, with this claim."""

@@ -24,9 +24,9 @@ from forebay.api.exchange import Request, Response
 from forebay.api.large_bodies import LARGE_BYTES_MIN, decoded_push
 from forebay.api.problems import Problem
 from forebay.api.service import Service
-from forebay.broker.messages import Pushed, PushItem
-from forebay.broker.push_run import PushedRun, PushRun
+from forebay.broker.messages import Pushed
 from forebay.broker.waiting import WaitingRoom
+from forebay.model.push_run import PushRun, message_count
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.memory_store import MemoryStore
 
@@ -128,11 +128,12 @@ class QuickStore(MemoryStore):
         super().__init__(FakeClock())
         self.has_runs = has_runs
 
-    async def push(self, items: Sequence[PushItem]) -> Sequence[Pushed]:  # type: ignore[override]  # as the protocol says
+    async def push(self, runs: Sequence[PushRun]) -> list[Pushed]:
         await asyncio.sleep(0)
-        if isinstance(items, PushRun) and self.has_runs:
-            return PushedRun(range(1, len(items) + 1), "id", "fsync")
-        return [Pushed("queued", seq, "id", "fsync") for seq in range(1, len(items) + 1)]
+        count = message_count(runs)
+        if self.has_runs:
+            return [Pushed("queued", 1, "id", "fsync", count)]
+        return [Pushed("queued", seq, "id", "fsync") for seq in range(1, count + 1)]
 
 
 @types.coroutine

@@ -21,8 +21,9 @@ from forebay.api.memory import ANSWER_BYTES_MIN, SLOW_SECONDS, Memory
 from forebay.api.problems import Problem
 from forebay.api.response_sizes import EXPECTED_BYTES_MIN, AnswerSizes
 from forebay.api.service import Service
-from forebay.broker.messages import ANSWER_BYTES_MAX, Popped, PopRequest, PushItem
+from forebay.broker.messages import ANSWER_BYTES_MAX, Popped, PopRequest
 from forebay.broker.waiting import WaitingRoom
+from forebay.model.push_run import run_of_one
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.memory_store import MemoryStore
 
@@ -221,10 +222,10 @@ async def test_pops_read_no_more_than_was_taken_for_them_when_messages_become_la
         assert isinstance(answer, Response)
         assert answer.status == 200
 
-    await store.push([PushItem("orders", "small", b'"x"', "small")])
+    await store.push([run_of_one("orders", "small", b'"x"', "small")])
     await pop()
     large = b'"' + b"x" * 100_000 + b'"'
-    await store.push([PushItem("orders", f"p{n // 20}", large, f"m{n}") for n in range(100)])
+    await store.push([run_of_one("orders", f"p{n // 20}", large, f"m{n}") for n in range(100)])
     store.given.clear()
     await asyncio.gather(*[pop() for _ in range(5)])
     assert [len(sizes) for sizes in store.given] == [3] * 5

@@ -12,8 +12,9 @@ from fixtures.waiting import settled
 from forebay.api.app import App
 from forebay.api.exchange import Request
 from forebay.api.service import Service
-from forebay.broker.messages import Popped, PopRequest, PushItem
+from forebay.broker.messages import Popped, PopRequest
 from forebay.broker.waiting import WaitingRoom
+from forebay.model.push_run import run_of_one
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.memory_store import MemoryStore
 
@@ -54,12 +55,12 @@ async def test_claim_for_nobody_is_given_back(query: str, is_gone: bool) -> None
     store, room = SlowStore(), WaitingRoom(asyncio.get_running_loop())
     await store.open(room.on_available)
     if "wait" not in query:
-        await store.push([PushItem("q", "p", b"1", "a")])
+        await store.push([run_of_one("q", "p", b"1", "a")])
     client = Client(store, room, query)
     await settled(10)
     if "wait" in query:
         assert len(room) == 1
-        await store.push([PushItem("q", "p", b"1", "a")])
+        await store.push([run_of_one("q", "p", b"1", "a")])
     await asyncio.wait_for(store.has_claimed.wait(), 60)
     if is_gone:
         client.go_away()
@@ -85,7 +86,7 @@ async def test_who_goes_while_it_waits_is_out_of_its_line_and_not_answered() -> 
 
 async def test_what_is_acknowledged_on_delivery_at_the_first_look_is_at_most_once() -> None:
     store, room = SlowStore(), WaitingRoom(asyncio.get_running_loop())
-    await store.push([PushItem("q", "p", b"1", "a")])
+    await store.push([run_of_one("q", "p", b"1", "a")])
     client = Client(store, room, "autoAck=true")
     await asyncio.wait_for(store.has_claimed.wait(), 60)
     client.go_away()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay.api.bodies import AckBody, PushBody, SeekBody, decoded, push_items
+from forebay.api.bodies import AckBody, PushBody, SeekBody, decoded, push_runs
 from forebay.api.body_stream import BODY_BYTES_MAX, BodyStream
 from forebay.api.exchange import ClientGone, Request, decompressed
 from forebay.api.parameters import Whole, checked_name, time_us
@@ -42,8 +42,8 @@ def test_payload_is_the_text_that_came(value: Any, indent: int | None, ascii_onl
     except UnicodeEncodeError:
         return
     body = b'{"items":[{"queue":"q","payload": ' + text + b" }]}"
-    (item,) = push_items(decoded(PushBody, body).items)
-    assert item.payload == text
+    (run,) = push_runs(decoded(PushBody, body).items)
+    assert run.payloads.data == text
 
 
 @given(st.binary(max_size=200))
@@ -57,13 +57,13 @@ def test_no_bytes_break_the_reader(body: bytes) -> None:
 @given(st.dictionaries(st.sampled_from(["items", "queue", "payload", "partition"]), values))
 def test_no_document_breaks_the_reader(document: dict[str, Any]) -> None:
     body = json.dumps({"items": [document]}).encode()
-    assert refusal(lambda: push_items(decoded(PushBody, body).items)) in (None, 400)
+    assert refusal(lambda: push_runs(decoded(PushBody, body).items)) in (None, 400)
 
 
 def test_message_without_an_id_gets_one_and_says_so() -> None:
     body = b'{"items":[{"queue":"q","payload":1},{"queue":"q","payload":1,"transactionId":"own"}]}'
-    first, second = push_items(decoded(PushBody, body).items)
-    assert (first.is_minted, second.is_minted, second.transaction_id) == (True, False, "own")
+    first, second = push_runs(decoded(PushBody, body).items)
+    assert (first.is_minted, second.is_minted, list(second.transaction_ids)) == (True, False, ["own"])
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "\0", "a\0", "..", ".", "a/../b", "a/./b", "..\\x", "\ud800"])

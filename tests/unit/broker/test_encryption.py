@@ -11,12 +11,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fixtures.arrow_steps import payloads, stage
 from forebay.broker.bulk import StagesOf
 from forebay.broker.encryption import Address, Cipher, cipher_from, is_sealed, plain_form, stored_form
-from forebay.broker.messages import PopRequest, PushItem
+from forebay.broker.messages import PopRequest
 from forebay.broker.sealed_store import SealedStore
 from forebay.broker.store import Store
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.errors import PayloadInClear, PayloadSealed, Permanent
 from forebay.model.ids import replay_id
+from forebay.model.push_run import run_of_one
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.memory_store import MemoryStore
@@ -107,8 +108,8 @@ async def test_nothing_of_an_encrypted_queue_is_on_the_disk_in_clear(tmp_path: P
     store = SealedStore(EmbeddedStore(tmp_path), Cipher(KEY))
     await store.open(lambda queue, count: None)
     await store.configure("cards", QueueOptions(encryption_enabled=True), "", "")
-    await store.push([PushItem("cards", "p", SECRET, "t1")])
-    outcome = await store.transact([PushItem("cards", "p", SECRET, "t2")], [])
+    await store.push([run_of_one("cards", "p", SECRET, "t1")])
+    outcome = await store.transact([run_of_one("cards", "p", SECRET, "t2")], [])
     assert not outcome.error
     popped = await store.pop(PopRequest("cards", batch=9))
     assert [message.payload for message in popped.messages] == [SECRET, SECRET]
@@ -126,7 +127,7 @@ async def test_without_a_key_nothing_is_accepted_for_an_encrypted_queue(tmp_path
     store = SealedStore(EmbeddedStore(tmp_path), None)
     await store.open(lambda queue, count: None)
     with pytest.raises(PayloadInClear, match="has no key"):
-        await store.push([PushItem("cards", "p", SECRET, "t1")])
+        await store.push([run_of_one("cards", "p", SECRET, "t1")])
     with pytest.raises(PayloadInClear):
         await store.configure("more", QueueOptions(encryption_enabled=True), "", "")
     assert await store.read("cards", 1, 9) == []

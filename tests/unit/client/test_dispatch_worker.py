@@ -14,12 +14,12 @@ from fixtures.scripted_dispatcher import DEFINITION, ScriptedDispatcher
 from fixtures.served_app import served, until
 from forebay.api.app import App
 from forebay.api.service import Service
-from forebay.broker.messages import PushItem
 from forebay.broker.waiting import WaitingRoom
 from forebay.client import AsyncClient, Client, DispatchWorker, ParcelOutcome, ParcelWork, SyncDispatchWorker
 from forebay.clock import SystemClock
 from forebay.dispatch.values import CompleteRequest, Lease, LeasedParcel, Outcome, Range
 from forebay.errors import LeaseLost, StoreUnavailable
+from forebay.model.push_run import run_of_one
 from forebay.testing.memory_store import MemoryStore
 
 
@@ -48,7 +48,7 @@ class Broker:
 async def running() -> AsyncIterator[Broker]:
     store, room = MemoryStore(), WaitingRoom(asyncio.get_running_loop())
     await store.open(room.on_available)
-    await store.push([PushItem("in", "p", b'{"n": %d}' % n, f"t{n}") for n in range(1, 6)])
+    await store.push([run_of_one("in", "p", b'{"n": %d}' % n, f"t{n}") for n in range(1, 6)])
     dispatcher = ScriptedDispatcher()
     clock, intake = SystemClock(), intake_of(store, SystemClock())
     app = App(Service(store, room, clock, intake, is_started=True, dispatcher=dispatcher))

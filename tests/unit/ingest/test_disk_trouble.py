@@ -12,13 +12,13 @@ import pytest
 
 from fixtures import buffer_steps
 from fixtures.buffer_steps import AWAY, FEW_AT_ONCE, Shelf, drained, intake_on, message, until
-from forebay.broker.messages import PushItem
 from forebay.filesystem import RealFilesystem
 from forebay.ingest import Intake
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_file import Rotation
 from forebay.ingest.buffer_writes import BufferFull, BufferKind
 from forebay.ingest.event import frames_of
+from forebay.model.push_run import PushRun
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, Operation, nth
 
 started = partial(buffer_steps.started, limits=FEW_AT_ONCE)
@@ -45,7 +45,7 @@ class Disk:
 FOREVER = 1 << 30
 
 
-async def buffered(intake: Intake, store: Shelf, *items: PushItem) -> None:
+async def buffered(intake: Intake, store: Shelf, *items: PushRun) -> None:
     store.trouble = AWAY
     for item in items:
         await intake.push([item])
@@ -223,7 +223,7 @@ async def test_stop_does_not_wait_for_the_drain_of_everything(tmp_path: Path) ->
     await buffered(intake, store, *(message(str(n)) for n in range(40)))
     stopping: list[asyncio.Task[None]] = []
 
-    def stop(items: Sequence[PushItem]) -> None:
+    def stop(items: Sequence[PushRun]) -> None:
         if not stopping:
             stopping.append(asyncio.create_task(intake.stop()))
 

@@ -11,12 +11,12 @@ import pytest
 
 from fixtures import buffer_steps
 from fixtures.buffer_steps import AWAY, FEW_AT_ONCE, Shelf, drained, message, until
-from forebay.broker.messages import PushItem
 from forebay.errors import BufferExhausted, StoreUnavailable
 from forebay.filesystem import RealFilesystem
 from forebay.ingest import Intake
 from forebay.ingest.buffer_writes import BufferKind
 from forebay.ingest.event import frames_of
+from forebay.model.push_run import PushRun
 from forebay.testing.faulty_filesystem import Fail, Fault, FaultyFilesystem, FullDisk, Operation
 
 started = partial(buffer_steps.started, limits=FEW_AT_ONCE)
@@ -26,7 +26,7 @@ def held(intake: Intake) -> int:
     return intake.drain_loop.failover.backlog.events
 
 
-async def buffered(intake: Intake, store: Shelf, *items: PushItem) -> None:
+async def buffered(intake: Intake, store: Shelf, *items: PushRun) -> None:
     store.trouble = AWAY
     for item in items:
         await intake.push([item])
@@ -38,7 +38,7 @@ async def test_store_that_goes_away_between_two_queues_leaves_the_counts_right(t
         await buffered(intake, store, message("1"), message("2", "full"), message("3", "late"), message("4"))
         await buffered(intake, store, message("5"))
 
-        def leave(items: Sequence[PushItem]) -> None:
+        def leave(items: Sequence[PushRun]) -> None:
             """`orders` was stored on its own, because `full` refuses; before `late` is asked, the store is gone."""
             if {item.queue for item in items} == {"orders"}:
                 store.trouble = AWAY
@@ -81,7 +81,7 @@ async def test_failed_file_that_grows_is_not_offered_from_its_beginning_again(tm
         store.trouble = None
         await until(lambda: intake.drain_loop.drainers[BufferKind.FAILOVER].failed_events == 6)
 
-        def fill(items: Sequence[PushItem]) -> None:
+        def fill(items: Sequence[PushRun]) -> None:
             """There is room for one chunk, and then no more."""
             store.refuses = {"orders"}
 
@@ -164,7 +164,7 @@ async def test_damaged_bytes_are_set_aside_once_however_often_the_drain_is_tried
     store = Shelf()
     attempts = 0
 
-    def refuse_to_write(items: Sequence[PushItem]) -> None:
+    def refuse_to_write(items: Sequence[PushRun]) -> None:
         nonlocal attempts
         attempts += 1
         if attempts < 5:
@@ -190,7 +190,7 @@ async def test_removal_that_is_not_confirmed_costs_the_next_file_nothing(tmp_pat
         await buffered(intake, store, *(message(str(n)) for n in range(5)))
         await until(lambda: not intake.is_db_healthy)
 
-        def spoil(items: Sequence[PushItem]) -> None:
+        def spoil(items: Sequence[PushRun]) -> None:
             nonlocal is_bad
             is_bad = True
 

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forebay.broker.encryption import Cipher
-from forebay.broker.messages import PushItem
 from forebay.errors import Permanent
 from forebay.filesystem import File, RealFilesystem
-from forebay.ingest.event import Event, NotAnEvent, frames_of, item_of, read_event
+from forebay.ingest.event import Event, NotAnEvent, frames_of, read_event, runs_of
 from forebay.ingest.frames import Chunk, chunks
+from forebay.model.push_run import PushRun, run_of_one
 from forebay.testing.simulated_disk import SimulatedDisk
 
 GOLDEN = Path(__file__).parents[2] / "data" / "ingest" / "failover.buf"
-ORDER = PushItem("orders", "p", b'{"n": 1}', "id-1", True, "trace", b"", False, "shop", "bill")
-BYTES = PushItem("files", "Default", b'\x00\xff{"', "id-2", False, "", b"\x01", True)
+ORDER = run_of_one("orders", "p", b'{"n": 1}', "id-1", True, "trace", b"", False, "shop", "bill")
+BYTES = run_of_one("files", "Default", b'\x00\xff{"', "id-2", False, "", b"\x01", True)
 
 
-def framed(*items: PushItem, cipher: Cipher | None = None) -> list[bytes]:
+def framed(*items: PushRun, cipher: Cipher | None = None) -> list[bytes]:
     return frames_of(items, is_failover=True, now_us=1_700_000_000_000_000, cipher=cipher)
 
 
@@ -46,12 +46,14 @@ def test_golden_bytes_are_still_written_and_read() -> None:
     data = b"".join(framed(ORDER, BYTES))
     assert data == GOLDEN.read_bytes()
     events, _ = scanned(GOLDEN.read_bytes())
-    assert [item_of(event, None) for event in events] == [_own_id(ORDER), _own_id(BYTES)]
+    runs = runs_of(events, None)
+    assert list(map(described, runs)) == [described(ORDER), described(BYTES)]
+    assert not any(run.is_minted for run in runs)
 
 
-def _own_id(item: PushItem) -> PushItem:
-    """A drained message's id counts as its producer's."""
-    return replace(item, is_minted=False)
+def described(run: PushRun) -> tuple[object, ...]:
+    """All but whether its ids were minted: a drained message's id counts as its producer's."""
+    return run.queue, run.is_binary, run.namespace, run.task, list(run.rows())
 
 
 def test_event_has_the_names_that_other_programs_know() -> None:
@@ -69,7 +71,8 @@ def test_payload_text_is_copied_as_it_came() -> None:
 def test_event_of_another_program_is_read() -> None:
     text = b'{"queue":"events","payload":{"type":"login"},"transactionId":"t"}'
     events, _ = scanned(len(text).to_bytes(4, "little") + text)
-    assert item_of(events[0], None) == PushItem("events", "Default", b'{"type":"login"}', "t")
+    [run] = runs_of(events, None)
+    assert described(run) == described(run_of_one("events", "Default", b'{"type":"login"}', "t"))
 
 
 @pytest.mark.parametrize("place", range(0, 150, 7))
@@ -82,13 +85,14 @@ def test_flipped_bit_is_noticed_wherever_it_is(place: int) -> None:
 
 def test_sealed_payload_is_not_readable_in_the_file() -> None:
     cipher = Cipher(bytes(32))
-    secret = PushItem("orders", "p", b'{"card": "4111"}', "id-1")
+    secret = run_of_one("orders", "p", b'{"card": "4111"}', "id-1")
     [frame] = framed(secret, cipher=cipher)
     assert b"4111" not in frame
     [event], _ = scanned(frame)
-    assert item_of(event, cipher) == secret
+    [run] = runs_of([event], cipher)
+    assert described(run) == described(secret)
     with pytest.raises(Permanent, match="no key"):
-        item_of(event, None)
+        runs_of([event], None)
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 5))
@@ -117,7 +121,7 @@ def test_foreign_file_holds_no_events_and_is_passed_over_whole(text: bytes) -> N
 
 
 def test_event_larger_than_a_chunk_is_read_whole() -> None:
-    large = PushItem("orders", "p", b'"%b"' % (b"x" * 10_000), "large")
+    large = run_of_one("orders", "p", b'"%b"' % (b"x" * 10_000), "large")
     events, found = scanned(b"".join(framed(ORDER, large, ORDER)), bytes_max=512)
     assert [event.transaction_id for event in events] == ["id-1", "large", "id-1"]
     assert not any(chunk.damages for chunk in found)
@@ -134,7 +138,7 @@ def test_event_larger_than_a_chunk_is_read_whole() -> None:
 def test_only_spoilt_events_are_missing(
     sizes: list[int], spoilt: set[int], seed: object, bytes_max: int, events_max: int
 ) -> None:
-    items = [PushItem("q", "p", b'"%b"' % (b"{" * size), f"id-{n}") for n, size in enumerate(sizes)]
+    items = [run_of_one("q", "p", b'"%b"' % (b"{" * size), f"id-{n}") for n, size in enumerate(sizes)]
     frames = framed(*items)
     for n in spoilt & set(range(len(frames))):
         data = bytearray(frames[n])
@@ -142,7 +146,7 @@ def test_only_spoilt_events_are_missing(
         data[place] ^= 1 << seed.randrange(8)  # type: ignore[attr-defined]
         frames[n] = bytes(data) if seed.random() < 0.7 else bytes(data[:place])  # type: ignore[attr-defined]
     events, found = scanned(b"".join(frames), bytes_max=bytes_max, events_max=events_max)
-    expected = [item.transaction_id for n, item in enumerate(items) if n not in spoilt]
+    expected = [item.transaction_ids[0] for n, item in enumerate(items) if n not in spoilt]
     assert [event.transaction_id for event in events] == expected
     spans = sum(end - start for chunk in found for start, end in chunk.spans)
     damaged = sum(damage.size for chunk in found for damage in chunk.damages)

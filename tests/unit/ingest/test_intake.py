@@ -212,7 +212,7 @@ async def test_start_recovers_before_it_returns(tmp_path: Path) -> None:
     async with started(store, tmp_path) as intake:
         assert store.texts() == ["1"]
         assert store.texts(partition="q") == ["a"]
-        assert store.items[0].payload == b'"1"', "failover comes first"
+        assert store.items[0].payloads.data == b'"1"', "failover comes first"
 
 
 async def test_server_starts_without_its_store(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from forebay.api.bodies import ITEMS_MAX, PushOperation, TransactionBody, push_items
+from forebay.api.bodies import ITEMS_MAX, PushOperation, TransactionBody, push_runs
 from forebay.api.exchange import Request, Response
 from forebay.api.large_bodies import read_body
 from forebay.api.problems import not_here, unavailable, wrong
@@ -13,8 +13,10 @@ from forebay.api.responses import TransactionAckResult, TransactionPushResult, T
 from forebay.api.routes.acknowledge import acknowledgement, note
 from forebay.api.routing import Queues, Route, Scope
 from forebay.api.service import Service
-from forebay.broker.messages import Acknowledgement, PushItem, TransactionOutcome
+from forebay.broker.messages import Acknowledgement, TransactionOutcome
+from forebay.broker.numbering import each_message
 from forebay.model.ids import minted_id
+from forebay.model.push_run import PushRun, message_count, places_of
 
 QUEUES_MAX = 64
 """In one transaction: the disk syncs each for itself, and it cannot be stored in turns."""
@@ -29,23 +31,23 @@ async def transact(service: Service, request: Request) -> Response:
     if pushes and service.is_push_paused:
         raise unavailable("push maintenance is on", "maintenance")
     if pushes:
-        await service.wait_until_free({(item.queue, item.partition) for item in pushes})
+        await service.wait_until_free(places_of(pushes))
     outcome = await service.store.transact(pushes, acknowledgements)
     if outcome.error:
         return answered(TransactionResponse(minted_id(), False, [], outcome.error))
-    service.counts.pushed += len(pushes)
+    service.counts.pushed += message_count(pushes)
     note(service, acknowledgements, outcome.acknowledged)
-    service.waiting.announce_items(pushes)
+    service.waiting.announce_runs(pushes)
     return answered(TransactionResponse(minted_id(), True, _results(body, pushes, outcome)))
 
 
 async def _check_allowed(
-    service: Service, request: Request, pushes: list[PushItem], acknowledgements: list[Acknowledgement]
+    service: Service, request: Request, pushes: list[PushRun], acknowledgements: list[Acknowledgement]
 ) -> None:
     """Pushes need `write`, acks need `consume`."""
     if pushes:
         request.caller.check_scope(Scope.WRITE)
-        request.caller.check_queues(item.queue for item in pushes)
+        request.caller.check_queues(run.queue for run in pushes)
     if acknowledgements:
         request.caller.check_scope(Scope.CONSUME)
         await check_partitions(service, request, [one.partition_id for one in acknowledgements])
@@ -59,41 +61,42 @@ def _refuse_what_is_not_there(body: TransactionBody) -> None:
             raise not_here("is not known here; a transaction has pushes and acks", name)
 
 
-def _operations(body: TransactionBody) -> tuple[list[PushItem], list[Acknowledgement]]:
-    pushes: list[PushItem] = []
+def _operations(body: TransactionBody) -> tuple[list[PushRun], list[Acknowledgement]]:
+    pushes: list[PushRun] = []
     acknowledgements: list[Acknowledgement] = []
     # Queen's clients name the leases of all acks in one list: an ack without a lease of its own is under one of those.
     leases = frozenset(body.required_leases or ()) or ""
     for index, operation in enumerate(body.operations):
         if isinstance(operation, PushOperation):
-            pushes += push_items(operation.items, f"operations[{index}].items")
+            pushes += push_runs(operation.items, f"operations[{index}].items")
         else:
             acknowledgements.append(acknowledgement(operation, None, leases))
-    if len(pushes) + len(acknowledgements) > ITEMS_MAX:
+    if message_count(pushes) + len(acknowledgements) > ITEMS_MAX:
         raise wrong("operations", f"more than {ITEMS_MAX} pushes and acks together")
-    if len({item.queue for item in pushes}) > QUEUES_MAX:
+    if len({run.queue for run in pushes}) > QUEUES_MAX:
         raise wrong("operations", f"pushes to more than {QUEUES_MAX} queues")
     return pushes, acknowledgements
 
 
 def _results(
-    body: TransactionBody, pushes: list[PushItem], outcome: TransactionOutcome
+    body: TransactionBody, pushes: list[PushRun], outcome: TransactionOutcome
 ) -> list[TransactionPushResult | TransactionAckResult]:
     """In the order of the operations, each pushed message with its own place."""
-    pushed = iter(zip(pushes, outcome.pushed, strict=True))
+    named = ((run.queue, own_id) for run in pushes for own_id in run.transaction_ids)
+    pushed = iter(zip(named, each_message(outcome.pushed), strict=True))
     acknowledged = iter(outcome.acknowledged)
     results: list[TransactionPushResult | TransactionAckResult] = []
     for operation in body.operations:
         if isinstance(operation, PushOperation):
             for _ in operation.items:
-                item, one = next(pushed)
+                (queue, transaction_id), one = next(pushed)
                 results.append(
                     TransactionPushResult(
                         len(results),
                         True,
                         one.status,
-                        item.transaction_id,
-                        message_id(item.queue, one.seq),
+                        transaction_id,
+                        message_id(queue, one.seq),
                         one.partition_id,
                         one.seq,
                     )

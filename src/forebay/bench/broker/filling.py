@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import cast
 
 from forebay.bench.broker.plan import BATCH, BATCH_CONNECTIONS, text
-from forebay.broker.messages import PushItem
 from forebay.broker.store import Store
 from forebay.errors import Permanent
 from forebay.model.ids import minted_ids
+from forebay.model.push_run import PushRun
 
 _TELLS = 10
 
@@ -51,8 +51,7 @@ async def _fill(store: Store, queue: str, messages: int, partitions: int) -> Non
     async def produce() -> None:
         for start in starts:
             partition = str(start // BATCH % partitions)
-            given = zip(payloads, minted_ids(BATCH), strict=True)
-            await store.push([PushItem(queue, partition, payload, message_id) for payload, message_id in given])
+            await store.push([PushRun.of(queue, partition, payloads, minted_ids(BATCH))])
             pushed = next(stored) * BATCH
             if pushed % tell_every == 0 or pushed >= messages:
                 sys.stdout.write(f"{pushed}\n")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from forebay.bench.dispatch.loads import BATCH, Load, dispatching, fill_cold, flow
 from forebay.bench.harness import Figure, at_least, at_most
-from forebay.broker.messages import PopRequest, PushItem
+from forebay.broker.messages import PopRequest
 from forebay.broker.store import Store
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.dispatch.ledger import details
@@ -21,6 +21,7 @@ from forebay.dispatch.ledger.refill import refill
 from forebay.dispatch.limits import DispatchLimits
 from forebay.dispatch.warm import WarmEntry, WarmTier
 from forebay.dispatch.warms.embedded import EmbeddedWarm
+from forebay.model.push_run import run_of_one
 from forebay.testing.servers import PostgresServer, ValkeyServer
 
 CLASSES = 50
@@ -175,14 +176,14 @@ class Measures:
     async def _push_all(self, store: Store) -> float:
         async def push_some(lane: int) -> None:
             for _ in range(self._plan.pushes // LANES):
-                await store.push([PushItem("bench", f"p{lane}", b"{}", "")])
+                await store.push([run_of_one("bench", f"p{lane}", b"{}", "")])
 
         return await self._per_second(push_some)
 
     async def _pop_all(self, store: Store) -> float:
         """What was pushed before, each message popped and completed by itself."""
         each = self._plan.pushes // LANES
-        await store.push([PushItem("bench", f"p{n % LANES}", b"{}", f"m{n}") for n in range(each * LANES)])
+        await store.push([run_of_one("bench", f"p{n % LANES}", b"{}", f"m{n}") for n in range(each * LANES)])
 
         async def pop_some(lane: int) -> None:
             for _ in range(each):

@@ -11,8 +11,8 @@ from forebay.bench.broker.servers import ForebayServer
 from forebay.bench.harness import Figure, at_most
 from forebay.bench.ingest.outages import wait_until_drained
 from forebay.bench.ingest.plan import Plan
-from forebay.broker.messages import PushItem
 from forebay.ingest.event import frames_of
+from forebay.model.push_run import run_of_one
 
 FEW_SECONDS_MAX, MANY_SECONDS_MAX = 1.0, 60.0
 MEMORY_RATIO_MAX = 1.25
@@ -61,7 +61,7 @@ def _write(path: Path, count: int) -> None:
     with path.open("wb") as file:
         for start in range(0, count, AT_ONCE):
             items = [
-                PushItem(queue, f"p{n % 50}", PAYLOAD % n, f"{queue}-{n}")
+                run_of_one(queue, f"p{n % 50}", PAYLOAD % n, f"{queue}-{n}")
                 for n in range(start, min(count, start + AT_ONCE))
             ]
             now_us = time.time_ns() // 1000

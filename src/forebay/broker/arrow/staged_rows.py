@@ -13,11 +13,12 @@ from crc32c import crc32c
 
 from forebay.broker.bulk import CHECKSUMS, Content
 from forebay.broker.encryption import SEALED_MARKS
-from forebay.broker.messages import PushItem
 from forebay.errors import PayloadInClear
 from forebay.model.ids import random_prefix
 from forebay.model.message import PAYLOAD_IS_BINARY, TRANSACTION_ID_IS_MINTED
+from forebay.model.push_run import PushRun, neighbours
 from forebay.model.queue import DEFAULT_PARTITION, Queue
+from forebay.model.text_block import TextBlock
 
 STAGED_SCHEMA = pa.schema(
     [
@@ -81,23 +82,21 @@ def json_rows(stage_id: str, payloads: Sequence[bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)
 
 
-def items_of(queue: str, batch: pa.RecordBatch) -> list[PushItem]:
-    """Staged rows as messages one by one, for stores that take no columns."""
+def runs_of(queue: str, batch: pa.RecordBatch) -> list[PushRun]:
+    """Staged rows as runs, for stores that take no Arrow columns."""
     flags, partitions, ids, traces, headers, payloads = (column.to_pylist() for column in batch.columns)
     return [
-        PushItem(
+        PushRun(
             queue,
-            partition,
-            payload,
-            transaction_id,
+            partitions[places],
+            TextBlock.of(payloads[places]),
+            ids[places],
             bool(flag & TRANSACTION_ID_IS_MINTED),
-            trace_id,
-            header.encode(),
             bool(flag & PAYLOAD_IS_BINARY),
+            traces[places],
+            [header.encode() for header in headers[places]],
         )
-        for flag, partition, transaction_id, trace_id, header, payload in zip(
-            flags, partitions, ids, traces, headers, payloads, strict=True
-        )
+        for flag, places in neighbours(flags)
     ]
 
 

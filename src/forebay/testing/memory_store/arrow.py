@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from forebay.broker.arrow import outgoing
 from forebay.broker.arrow.commits import Committed, decide, request_of
-from forebay.broker.arrow.staged_rows import check_sealed, content_of, cut, items_of
+from forebay.broker.arrow.staged_rows import check_sealed, content_of, cut, runs_of
 from forebay.broker.bulk import (
     CommitOutcome,
     Content,
@@ -22,6 +22,7 @@ from forebay.broker.bulk import (
     identity_of,
 )
 from forebay.broker.messages import Message
+from forebay.broker.numbering import by_run
 from forebay.clock import SECOND_US, Clock
 from forebay.testing.memory_store.contents import StoredQueue
 from forebay.testing.memory_store.pushing import Pushing
@@ -99,19 +100,20 @@ class ArrowStages(Pushing):
         committed = {queue: one for (*of, queue), (one, _) in self._commits.items() if tuple(of) == key}
         decision = decide(wanted, stage_ids, staged, committed)
         stages = [self._stages[each] for each in dict.fromkeys(stage_ids) if each in staged]
-        items = [
-            item
+        runs = [
+            run
             for stage in stages
             if stage.queue in decision.new
             for batch in stage.batches
-            for item in items_of(stage.queue, batch)
+            for run in runs_of(stage.queue, batch)
         ]
-        self._check_room(items)
-        pushed = [self._push(item) for item in items]
-        self._tell(pushed, items)
+        self._check_room(runs)
+        pushed = self._push(runs)
+        self._tell(pushed, runs)
         done = []
         for queue, content in decision.new.items():
-            of_queue = [one for item, one in zip(items, pushed, strict=True) if item.queue == queue]
+            answers = zip(runs, by_run(runs, pushed), strict=True)
+            of_queue = [one for run, own in answers if run.queue == queue for one in own]
             seqs = [one.seq for one in of_queue if one.status == "queued"]
             first_seq = seqs[0] if seqs else 0
             one = Committed(queue, content, request_of(stage_ids), len(seqs), len(of_queue) - len(seqs), first_seq)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from forebay.broker.delivery import addressed
-from forebay.broker.messages import ANSWER_BYTES_MAX, PushItem, count_within
+from forebay.broker.messages import ANSWER_BYTES_MAX, count_within
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.clock import SECOND_US
 from forebay.model.ids import replay_id
+from forebay.model.push_run import run_of_one
 from forebay.testing.memory_store.pushing import Pushing
 
 
@@ -20,15 +21,15 @@ class DeadLetters(Pushing):
 
     async def replay_dead_letters(self, wanted: DeadLetterFilter, *, to_all_groups: bool = False) -> int:
         found = self._wanted(wanted)
-        items = []
+        runs = []
         for letter in found:
             m, headers = letter.message, addressed(letter.message.headers, None if to_all_groups else letter.group)
-            items.append(
-                PushItem(
+            runs.append(
+                run_of_one(
                     m.queue, m.partition, m.payload, replay_id(m.transaction_id), True, m.trace_id, headers, m.is_binary
                 )
             )
-        await self.push(items)
+        await self.push(runs)
         return await self.purge_dead_letters(wanted) if found else 0
 
     async def purge_dead_letters(self, wanted: DeadLetterFilter) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
-from forebay.broker.messages import Acknowledgement, PushItem, TransactionOutcome
+from forebay.broker.messages import DUPLICATE, Acknowledgement, TransactionOutcome
 from forebay.broker.overview import StoreFigures, StoreTimes
 from forebay.broker.queue_rules import cutoffs
 from forebay.broker.store import Waker
 from forebay.model.histogram import Histogram
+from forebay.model.push_run import PushRun
 from forebay.model.queue import Queue, QueueOptions
 from forebay.testing.memory_store.browsing import Browsing
 from forebay.testing.memory_store.contents import StoredPartition, StoredQueue
@@ -57,14 +59,15 @@ class MemoryStore(Delivering, Groups, DeadLetters, Browsing, Rooms, Flows):
         return StoreFigures(await self.queues(), await self.groups(), self._clock.now_us())
 
     async def transact(
-        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+        self, pushes: Sequence[PushRun], acknowledgements: Sequence[Acknowledgement]
     ) -> TransactionOutcome:
         self._check_room(pushes)
         before = self._kept()
         acknowledged = self._acknowledge(acknowledgements)
         refused = [found.answered.error for found in acknowledged if not found.answered.is_accepted]
-        pushed = [] if refused else [self._push(item) for item in pushes]
-        duplicates = [i.transaction_id for i, p in zip(pushes, pushed, strict=False) if p.status == "duplicate"]
+        pushed = [] if refused else self._push(pushes)
+        ids = chain.from_iterable(run.transaction_ids for run in pushes)
+        duplicates = [own_id for own_id, one in zip(ids, pushed, strict=False) if one.status == DUPLICATE]
         if refused or duplicates:
             self._put_back(before)
             return TransactionOutcome([], [], refused[0] if refused else f"duplicate transactionId {duplicates[0]}")

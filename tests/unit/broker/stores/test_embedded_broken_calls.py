@@ -15,9 +15,9 @@ import pytest_asyncio
 
 from fixtures.arrow_steps import commit, stage
 from fixtures.store_steps import answer, complete, configure, ids, item, push, take
-from forebay.broker.messages import Popped, PushItem
+from forebay.broker.messages import Popped
+from forebay.broker.numbering import each_message
 from forebay.broker.overview import TraceEvent
-from forebay.broker.push_run import PushRun
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.broker.stores.embedded.engine import BROKEN_MAX
 from forebay.broker.stores.embedded.index import MessageIndex
@@ -26,6 +26,7 @@ from forebay.broker.stores.embedded.pushing import Pusher
 from forebay.broker.stores.embedded.queues import OpenQueue
 from forebay.broker.stores.embedded.store_thread import Work
 from forebay.errors import InvariantBroken, QueueFull, StoreUnavailable
+from forebay.model.push_run import PushRun, run_of_one
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
@@ -139,14 +140,14 @@ async def test_others_of_the_cycle_notice_nothing(
 async def test_pushes_are_answered_with_the_partitions_that_they_have_in_the_end(watched: Watched) -> None:
     store = watched.store
     await push(store, "a", queue="q", partition="old")
-    run = PushRun("q", "last", [b"1", b"2"], ["x", "y"], is_minted=False)
-    single = [PushItem("q", f"new {n}", b"3", "z") for n in range(20)]
-    singles, runs, error = await watched.together(store.push(single), store.push(run), watched.broken())
+    run = PushRun.of("q", "last", [b"1", b"2"], ["x", "y"], is_minted=False)
+    single = [run_of_one("q", f"new {n}", b"3", "z") for n in range(20)]
+    singles, runs, error = await watched.together(store.push(single), store.push([run]), watched.broken())
     assert type(error) is TypeError
-    assert [one.seq for one in [*singles, *runs]] == list(range(2, 24))
-    told = {
-        one.partition: answered.partition_id for one, answered in zip([*single, *run], [*singles, *runs], strict=True)
-    }
+    answers = each_message([*singles, *runs])
+    assert [one.seq for one in answers] == list(range(2, 24))
+    names = [name for pushed in [*single, run] for name in pushed.partitions]
+    told = {name: answered.partition_id for name, answered in zip(names, answers, strict=True)}
     found = {status.name: status.partition_id for status in await store.partitions("q", 100, 0)}
     assert found.pop("old")
     assert told == found
@@ -194,13 +195,13 @@ async def test_push_breaks_alone(watched: Watched, monkeypatch: pytest.MonkeyPat
     await push(store, "a")
     really_accept = Pusher._accept
 
-    def accept(pusher: Pusher, queue: OpenQueue, items: Sequence[PushItem], arrivals: PendingAppend) -> Any:
-        if any(item.transaction_id == "guilty" for item in items):
+    def accept(pusher: Pusher, queue: OpenQueue, runs: Sequence[PushRun], arrivals: PendingAppend) -> Any:
+        if any("guilty" in run.transaction_ids for run in runs):
             raise TypeError
-        return really_accept(pusher, queue, items, arrivals)
+        return really_accept(pusher, queue, runs, arrivals)
 
     monkeypatch.setattr(Pusher, "_accept", accept)
-    minted = PushItem(queue, "Default", b"m", "m", is_minted=True)
+    minted = run_of_one(queue, "Default", b"m", "m", is_minted=True)
     first, guilty, second, third, other = await watched.together(
         push(store, "b", queue=queue),
         push(store, "guilty", queue=queue),

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from fixtures.embedded_stores import opened
-from forebay.broker.messages import PushItem
-from forebay.broker.push_run import PushRun
+from forebay.broker.numbering import each_message
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.errors import AppendFailed, DiskFull
+from forebay.model.push_run import PushRun, run_of_one
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, FullDisk, nth
 
 pytestmark = pytest.mark.asyncio
@@ -27,16 +27,16 @@ async def store(disk: FaultyFilesystem, tmp_path: Path) -> AsyncIterator[Embedde
     await store.close()
 
 
-def items(numbers: Sequence[int], partitions: int = 1) -> Sequence[PushItem]:
-    """For no partitions at all: a `PushRun`."""
+def items(numbers: Sequence[int], partitions: int = 1) -> Sequence[PushRun]:
+    """For no partitions at all: one run."""
     if not partitions:
         payloads, ids = [b"%d" % number for number in numbers], [f"id-{number}" for number in numbers]
-        return PushRun("q", "p0", payloads, ids, is_minted=False)
-    return [PushItem("q", f"p{number % partitions}", b"%d" % number, f"id-{number}") for number in numbers]
+        return [PushRun.of("q", "p0", payloads, ids)]
+    return [run_of_one("q", f"p{number % partitions}", b"%d" % number, f"id-{number}") for number in numbers]
 
 
-async def pushed(store: EmbeddedStore, given: Sequence[PushItem]) -> list[tuple[str, int]]:
-    return [(found.status, found.seq) for found in await store.push(given)]
+async def pushed(store: EmbeddedStore, given: Sequence[PushRun]) -> list[tuple[str, int]]:
+    return [(found.status, found.seq) for found in each_message(await store.push(given))]
 
 
 @pytest.mark.parametrize("partitions", [0, 1, COUNT], ids=["as a run", "in one run", "one by one"])
@@ -51,7 +51,7 @@ async def test_ids_of_messages_that_could_not_be_written_are_free(
             await store.push(given)
         disk.plan = lambda operation: None
         # Messages that take the numbers which the others would have had.
-        await store.push([PushItem("q", "p0", b"", "", is_minted=True)] * COUNT)
+        await store.push([run_of_one("q", "p0", b"", "", is_minted=True)] * COUNT)
     first = 2 + 2 * COUNT
     assert await pushed(store, given) == [("queued", seq) for seq in range(first, first + COUNT)]
     assert await pushed(store, given) == [("duplicate", seq) for seq in range(first, first + COUNT)]
@@ -68,7 +68,7 @@ async def test_one_id_that_is_taken_costs_no_other_message(store: EmbeddedStore,
 
 
 async def test_an_id_may_stand_in_two_partitions_and_only_once_in_a_push(store: EmbeddedStore) -> None:
-    twice = [PushItem("q", partition, b"1", "same") for partition in ("a", "b", "a")]
+    twice = [run_of_one("q", partition, b"1", "same") for partition in ("a", "b", "a")]
     assert await pushed(store, twice) == [("queued", 1), ("queued", 2), ("duplicate", 1)]
 
 

@@ -13,16 +13,17 @@ import pytest_asyncio
 from fixtures.arrow_steps import commit, stage
 from fixtures.embedded_stores import opened
 from fixtures.store_steps import answer, configure, finish, ids, item, push, take, taken_ids
-from forebay.broker.messages import Acknowledgement, Popped, PopRequest, PushItem
+from forebay.broker.messages import Acknowledgement, Popped, PopRequest
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.errors import AppendFailed, QueueFull
+from forebay.model.push_run import PushRun
 from forebay.model.queue import DEFAULT_GROUP, QueueOptions
 from forebay.testing.fake_clock import FakeClock
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, nth
 
 pytestmark = pytest.mark.asyncio
 LEASE = QueueOptions(lease_seconds=30)
-Refuse = Callable[[list[PushItem], list[Acknowledgement]], Awaitable[object]]
+Refuse = Callable[[list[PushRun], list[Acknowledgement]], Awaitable[object]]
 
 
 @pytest_asyncio.fixture
@@ -40,7 +41,7 @@ async def store(tmp_path: Path, clock: FakeClock, disk: FaultyFilesystem) -> Asy
 def refuse(request: pytest.FixtureRequest, store: EmbeddedStore, disk: FaultyFilesystem) -> Refuse:
     """Transactions of these pushes and answers, and of something that cannot be."""
 
-    async def transact(pushes: list[PushItem], acks: list[Acknowledgement]) -> None:
+    async def transact(pushes: list[PushRun], acks: list[Acknowledgement]) -> None:
         if request.param == "a duplicate":
             assert (await store.transact([*pushes, item("a")], acks)).error
         elif request.param == "a refused answer":

@@ -14,11 +14,11 @@ import pytest_asyncio
 
 from fixtures.embedded_stores import before_commits, opened
 from fixtures.store_steps import configure, finish, ids, item, push, take
-from forebay.broker.messages import PushItem
 from forebay.broker.store import Store
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.commitlog import LogOptions
 from forebay.errors import ForebayError, StoreUnavailable
+from forebay.model.push_run import run_of_one
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
@@ -152,7 +152,7 @@ async def test_store_that_is_being_closed_refuses_what_comes_too_late(tmp_path: 
 
     async def push_for_ever() -> None:
         while True:
-            await store.push([PushItem("orders", "p", b"1", "b")])
+            await store.push([run_of_one("orders", "p", b"1", "b")])
             await asyncio.sleep(0)
 
     with pytest.raises(ForebayError):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.embedded_stores import opened
-from forebay.broker.messages import PopRequest, PushItem
-from forebay.broker.push_run import PushRun
+from forebay.broker.messages import PopRequest
+from forebay.broker.numbering import each_message
 from forebay.broker.stores.embedded import EmbeddedStore
 from forebay.broker.stores.embedded.given_ids import GivenIds
 from forebay.broker.stores.embedded.index import MessageIndex
@@ -21,6 +21,7 @@ from forebay.broker.stores.embedded.limits import EmbeddedLimits
 from forebay.broker.stores.embedded.unwritten_index import UnwrittenIndex
 from forebay.errors import QueueFull, StoreUnavailable
 from forebay.model.ids import minted_ids
+from forebay.model.push_run import PushRun, run_of_one
 from forebay.model.queue import QueueOptions
 from forebay.testing.fake_clock import FakeClock
 
@@ -44,16 +45,16 @@ def rows(directory: Path, *tables: str) -> dict[str, list[tuple[object, ...]]]:
         return {table: sorted(connection.execute(f"SELECT {TABLES[table]} FROM {table}")) for table in tables or TABLES}
 
 
-def some_push(chance: random.Random, number: int) -> Sequence[PushItem]:
+def some_push(chance: random.Random, number: int) -> Sequence[PushRun]:
     """Ids are given now and then, some of them more than once."""
     queue, count = chance.choice("ab"), chance.choice((1, 1, 2, 5, 9))
     is_minted = chance.random() < 0.5
     ids = minted_ids(count) if is_minted else [f"id-{chance.randrange(number + 5)}" for _ in range(count)]
     payloads = [b"%d" % chance.randrange(10**6) for _ in range(count)]
     if chance.random() < 0.4:
-        return PushRun(queue, chance.choice("pqr"), payloads, ids, is_minted=is_minted)
+        return [PushRun.of(queue, chance.choice("pqr"), payloads, ids, is_minted=is_minted)]
     return [
-        PushItem(queue, chance.choice("pqr"), payload, transaction_id, is_minted)
+        run_of_one(queue, chance.choice("pqr"), payload, transaction_id, is_minted)
         for payload, transaction_id in zip(payloads, ids, strict=True)
     ]
 
@@ -62,7 +63,8 @@ async def push_all(store: EmbeddedStore, seed: int, look_chance: float) -> list[
     chance, looks = random.Random(seed), random.Random(seed)
     told = []
     for number in range(60):
-        told.append([(found.status, found.seq) for found in await store.push(some_push(chance, number))])
+        pushed = each_message(await store.push(some_push(chance, number)))
+        told.append([(found.status, found.seq) for found in pushed])
         if looks.random() < look_chance:
             await store.queues()
     return told
@@ -104,11 +106,11 @@ async def test_what_waited_when_the_process_died_is_read_from_the_logs(
 
 async def test_pushes_alone_write_nothing_to_the_database(tmp_path: Path, clock: FakeClock) -> None:
     store = await opened(tmp_path, clock)
-    await store.push([PushItem("a", "p", b"1", "first")])
+    await store.push([run_of_one("a", "p", b"1", "first")])
     await store.queues()
     before = rows(tmp_path)
     for number in range(20):
-        await store.push([PushItem("a", "p", b"1", f"id-{number}")])
+        await store.push([run_of_one("a", "p", b"1", f"id-{number}")])
     assert rows(tmp_path) == before
     popped = await store.pop(PopRequest("a", batch=100))
     assert len(popped.messages) == 21
@@ -125,7 +127,7 @@ async def test_cycle_that_fails_leaves_nothing_to_be_indexed_twice(
 ) -> None:
     store = await opened(tmp_path, clock)
     for number in range(3):
-        await store.push([PushItem("a", "p", b"1", f"id-{number}")])
+        await store.push([run_of_one("a", "p", b"1", f"id-{number}")])
 
     true_step = getattr(owner, step)
 
@@ -136,9 +138,9 @@ async def test_cycle_that_fails_leaves_nothing_to_be_indexed_twice(
     with monkeypatch.context() as broken:
         broken.setattr(owner, step, fail)
         with pytest.raises(StoreUnavailable):
-            await (store.queues() if step == "settle" else store.push([PushItem("a", "p", b"1", "id-3")]))
-    await store.push([PushItem("a", "p", b"1", "id-4")])
-    told = await store.push([PushItem("a", "p", b"1", f"id-{number}") for number in range(5)])
+            await (store.queues() if step == "settle" else store.push([run_of_one("a", "p", b"1", "id-3")]))
+    await store.push([run_of_one("a", "p", b"1", "id-4")])
+    told = await store.push([run_of_one("a", "p", b"1", f"id-{number}") for number in range(5)])
     statuses = [found.status for found in told]
     assert statuses == ["duplicate"] * 3 + ["queued" if step == "settle" else "duplicate", "duplicate"]
     popped = await store.pop(PopRequest("a", batch=100))
@@ -150,9 +152,9 @@ async def test_full_queue_counts_what_waits_in_memory(tmp_path: Path, clock: Fak
     store = await opened(tmp_path, clock)
     await store.configure("a", QueueOptions(max_size=3), "", "")
     for number in range(3):
-        await store.push([PushItem("a", "p", b"1", f"id-{number}")])
+        await store.push([run_of_one("a", "p", b"1", f"id-{number}")])
     with pytest.raises(QueueFull):
-        await store.push([PushItem("a", "other", b"1", "id-3")])
+        await store.push([run_of_one("a", "other", b"1", "id-3")])
     assert [status.name for status in await store.partitions("a", 10, 0)] == ["p"], "a refused push leaves no trace"
     await store.close()
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres.connections import Database
 from forebay.broker.stores.postgres.push_batcher import PushBatcher
 from forebay.broker.stores.postgres.push_lookups import PushLookups, Requests, Settled
 from forebay.broker.stores.postgres.pushing import Availability
 from forebay.errors import StoreUnavailable
 from forebay.model.histogram import Histogram
+from forebay.model.push_run import run_of_one
 
 pytestmark = pytest.mark.asyncio
-ITEM = PushItem("q", "p", b"1", "id")
+ITEM = run_of_one("q", "p", b"1", "id")
 
 
 class Lookups:

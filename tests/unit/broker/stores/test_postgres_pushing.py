@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fixtures.store_steps import item
-from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres.pushing import (
     PARTITIONS_KNOWN_MAX,
     Decided,
@@ -15,13 +14,14 @@ from forebay.broker.stores.postgres.pushing import (
     Steps,
 )
 from forebay.broker.stores.postgres.queries import Statement, query
+from forebay.model.push_run import PushRun, run_of_one
 
 ORDERS = (7, "orders", 0, False, 5, 4, False)
 """The row of a locked queue: its next seq is 5, and 4 messages are kept."""
 TIME_US = 1_000
 
 
-def plan(known: PartitionNumbers, *items: PushItem) -> Steps:
+def plan(known: PartitionNumbers, *items: PushRun) -> Steps:
     return PushPlan(None, "server", known).steps([[one] for one in items])
 
 
@@ -83,7 +83,7 @@ def test_partition_that_is_gone_is_forgotten_and_made_again_without_duplicates()
 
 
 def test_minted_ids_are_never_asked_after() -> None:
-    steps = plan({("orders", "p"): 3}, PushItem("orders", "p", b"a", "a", is_minted=True))
+    steps = plan({("orders", "p"): 3}, run_of_one("orders", "p", b"a", "a", is_minted=True))
     assert names(next(steps)) == ["push_lock_queues", "push_find_partitions"]
     assert len(decided(steps, [ORDERS], [partition(3)]).writes) == 1
 
@@ -95,12 +95,12 @@ def test_same_id_twice_in_a_group_is_stored_once() -> None:
     assert [(one.status, one.seq) for [one] in outcomes] == [("queued", 5), ("duplicate", 5)]  # type: ignore[misc]
 
 
-def test_missing_queue_ends_the_plan_with_its_items() -> None:
+def test_missing_queue_ends_the_plan_with_its_name() -> None:
     steps = plan({}, item("a", "p"), item("b", "p", queue="others"))
     next(steps)
     with pytest.raises(MissingQueues) as missing:
         steps.send([[ORDERS], [partition(3)]])
-    assert [one.queue for one in missing.value.items] == ["others"]
+    assert list(missing.value.queues) == ["others"]
 
 
 def test_numbers_of_partitions_do_not_pile_up() -> None:

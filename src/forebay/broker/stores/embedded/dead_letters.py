@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from forebay.broker.delivery import DeadLetter, addressed
-from forebay.broker.messages import ANSWER_BYTES_MAX, Message, PushItem, count_within
+from forebay.broker.messages import ANSWER_BYTES_MAX, Message, count_within
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.limits import EmbeddedLimits
@@ -16,6 +16,7 @@ from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.clock import Clock
 from forebay.model.ids import replay_id
 from forebay.model.message import PAYLOAD_IS_BINARY
+from forebay.model.push_run import PushRun, run_of_one
 
 
 class DeadLetters:
@@ -89,10 +90,10 @@ class DeadLetters:
         text = query("dead_letter_find")
         return [self._message(row) for letter_id in sorted(ids) for row in self._database.all(text, (letter_id,))]
 
-    def as_items(self, letters: Sequence[DeadMessage], to_all_groups: bool) -> Sequence[PushItem]:
+    def as_runs(self, letters: Sequence[DeadMessage], to_all_groups: bool) -> list[PushRun]:
         """The letters as pushes, each for its group unless for all, with new ids: their old ones are taken."""
         return [
-            PushItem(
+            run_of_one(
                 queue=message.queue,
                 partition=message.partition,
                 payload=message.payload,

@@ -13,7 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from forebay.broker.push_run import QUEUED
+from forebay.broker.messages import QUEUED
+from forebay.broker.numbering import count_of, each_message
 from forebay.broker.store import Waker
 from forebay.broker.stores.embedded.acknowledging import Acknowledging
 from forebay.broker.stores.embedded.belonging import Belonging
@@ -158,16 +159,16 @@ class Engine:
         stored = self.transactions.stored = Counter()
         if self._is_memory_doubtful:
             self._reload_from_database()
-        with self.database.transaction(synced=any(item.synced or self._makes_queue(item.call) for item in work)):
+        with self.database.transaction(synced=any(item.synced or self._makes_queue(item.push) for item in work)):
             if self._is_index_behind:
                 self._index.catch_up()
                 self._is_index_behind = False
-            pushes = [item.call for item in work if isinstance(item.call, PendingPush)]
+            pushes = [item.push for item in work if item.push is not None]
             if pushes:
                 try:
                     stored += self._push_again(pushes) if is_again else self._pusher.push(pushes)
                 except PushBroken as broken:
-                    same = [item for item in work if item.call in broken.requests]
+                    same = [item for item in work if item.push in broken.requests]
                     raise _Broken(same, broken.cause, is_nothing_stored=broken.is_nothing_stored) from broken
             if len(pushes) < len(work) or self._index.is_tail_long:
                 self._index.settle()
@@ -175,13 +176,16 @@ class Engine:
                 self._do(item)
 
     def _do(self, item: Work) -> None:
-        if isinstance(item.call, PendingPush):
-            item.result, item.error = item.call.answers, item.call.error
-            return
+        if item.push is not None:
+            item.result, item.error = item.push.answers, item.push.error
+        elif item.call is not None:
+            self._do_call(item, item.call)
+
+    def _do_call(self, item: Work, call: Callable[[], Any]) -> None:
         item.error = None
         before = self.database.changes
         try:
-            item.result = item.call()
+            item.result = call()
         except Exception as error:
             # What a call that fails has changed must not be committed with the others' work.
             is_refusal = isinstance(error, ForebayError) and not isinstance(error, InvariantBroken)
@@ -198,10 +202,12 @@ class Engine:
             queue = self.queues.by_name.get(request.queue)
             if queue is not None and request not in unstored:
                 # Partitions that were new were made again, maybe in another order.
-                wire_ids = [queue.wire_id(queue.partitions[item.partition]) for item in request.items]
-                answered = zip(request.answers, wire_ids, strict=True)
-                request.answers = [replace(answer, partition_id=wire_id) for answer, wire_id in answered]
-                stored[request.queue] += sum(answer.status == QUEUED for answer in request.answers)
+                names = (name for run in request.runs for name in run.partitions)
+                request.answers = [
+                    replace(answer, partition_id=queue.wire_id(queue.partitions[name]))
+                    for name, answer in zip(names, each_message(request.answers), strict=True)
+                ]
+                stored[request.queue] += count_of(QUEUED, request.answers)
         return stored + self._pusher.push(unstored)
 
     def _is_in_log(self, request: PendingPush) -> bool:
@@ -212,12 +218,12 @@ class Engine:
         is_unknown = isinstance(error, CommitFailed)
         cause = error.cause if isinstance(error, _Broken) else error
         for item in work:
-            item.error = _as_refusal(cause, is_outcome_unknown=is_unknown or isinstance(item.call, PendingPush))
+            item.error = _as_refusal(cause, is_outcome_unknown=is_unknown or item.push is not None)
         self._forget_cycle()
 
     def _is_divided(self, error: _Broken) -> bool:
         """Let each of several pushes be done alone, where nothing of them is stored."""
-        pushes = [item.call for item in error.work if isinstance(item.call, PendingPush)]
+        pushes = [item.push for item in error.work if item.push is not None]
         if len(pushes) < 2 or not error.is_nothing_stored:
             return False
         for push in pushes:
@@ -250,9 +256,9 @@ class Engine:
         for queue in self.acknowledging.freed:
             self._wake(queue, 1)
 
-    def _makes_queue(self, call: Callable[[], Any] | PendingPush) -> bool:
+    def _makes_queue(self, push: PendingPush | None) -> bool:
         """A queue that a push makes must survive what the push survives."""
-        return isinstance(call, PendingPush) and call.queue not in self.queues.by_name
+        return push is not None and push.queue not in self.queues.by_name
 
     def _reload_from_database(self) -> None:
         """After a cycle that was rolled back: memory may say what is not so."""

@@ -68,7 +68,7 @@ class GivenIds:
             start += length
         return added
 
-    def give_back(self, first_seq: int, partition_ids: Sequence[int], ids: Sequence[str]) -> None:
+    def give_back(self, first_seq: int, partition_ids: Iterable[int], ids: Iterable[str]) -> None:
         """Forget those of the ids that stand for messages from `first_seq` on."""
         self._database.many(
             query("id_give_back"),

@@ -6,24 +6,27 @@ is written: the log's next seq, plus its place. If the append fails, so do the r
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from forebay.broker.messages import Pushed, PushItem
-from forebay.broker.push_run import QUEUED, PushedRun, PushRun
+from forebay.broker.messages import QUEUED, Pushed
+from forebay.broker.numbering import by_run, numbered
 from forebay.broker.queue_rules import refused_for_room, refused_in_clear
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.given_ids import Claim
 from forebay.broker.stores.embedded.index import MessageIndex
 from forebay.broker.stores.embedded.limits import EmbeddedLimits
-from forebay.broker.stores.embedded.pending_append import PendingAppend, as_columns, as_runs
+from forebay.broker.stores.embedded.pending_append import PendingAppend
 from forebay.broker.stores.embedded.queues import OpenQueue, Queues
 from forebay.broker.stores.embedded.unwritten_index import shares_of
 from forebay.broker.stores.embedded.waiting_count import StillCounting, WaitingCount
 from forebay.clock import Clock
 from forebay.commitlog.block import NO_TAG
+from forebay.commitlog.runs import RunBatch
 from forebay.errors import AppendFailed, PayloadInClear, QueueFull, StoreUnavailable, Transient
+from forebay.model.push_run import PushRun
 
 
 class DuplicateInTransaction(Exception):
@@ -45,7 +48,7 @@ class PushBroken(Exception):
 class PendingPush:
     """One push as it came, and what came of it."""
 
-    items: Sequence[PushItem]
+    runs: Sequence[PushRun]
     answers: Sequence[Pushed] = ()
     error: Exception | None = None
     is_stored: bool = False
@@ -55,7 +58,7 @@ class PendingPush:
 
     @property
     def queue(self) -> str:
-        return self.items.queue if type(self.items) is PushRun else self.items[0].queue
+        return self.runs[0].queue
 
 
 class Pusher:
@@ -94,18 +97,18 @@ class Pusher:
     def _push_to(self, requests: Sequence[PendingPush]) -> int:
         """Store requests of one queue as far as possible; returns how many messages it got."""
         try:
-            queue = self._queues.made_in_turn(requests[0].items[0])
+            queue = self._queues.made_in_turn(requests[0].runs[0])
         except Transient as refused:
             for request in requests:
                 request.error = refused
             return 0
-        pushes = [request.items for request in requests]
-        arrivals = self._all_new(queue, pushes) or self._with_lookups(queue, pushes)
+        runs = [run for request in requests for run in request.runs]
+        arrivals = self._all_new(queue, runs) or self._with_lookups(queue, runs)
         for request in requests:
             try:
-                self._check_room(queue, arrivals, request.items)
-                self._check_sealed(queue, request.items)
-                request.answers = self._accept(queue, request.items, arrivals)
+                self._check_room(queue, arrivals, request.runs)
+                self._check_sealed(queue, request.runs)
+                request.answers = self._accept(queue, request.runs, arrivals)
             except (QueueFull, StillCounting, PayloadInClear) as refused:
                 request.error = refused
         try:
@@ -116,68 +119,71 @@ class Pusher:
             request.is_stored = request.error is None
         return min(arrivals.count, queue.log.next_seq - arrivals.first_seq)
 
-    def push_tagged(self, items: Sequence[PushItem], tag: bytes) -> Sequence[Pushed]:
-        """Store messages of any queues; they count only if the tag is committed with the database's transaction."""
+    def push_tagged(self, runs: Sequence[PushRun], tag: bytes) -> tuple[list[Pushed], Counter[str]]:
+        """Store messages of any queues; they count only if the tag is committed with the database's transaction.
+
+        Returns the answers, and how many messages each queue got.
+        """
         by_queue: dict[str, list[int]] = {}
-        for place, item in enumerate(items):
-            by_queue.setdefault(item.queue, []).append(place)
+        for place, run in enumerate(runs):
+            by_queue.setdefault(run.queue, []).append(place)
         all_arrivals: list[tuple[OpenQueue, PendingAppend]] = []
-        answers: dict[int, Pushed] = {}
+        answers: dict[int, list[Pushed]] = {}
         for name, places in by_queue.items():
-            own = [items[place] for place in places]
+            own = [runs[place] for place in places]
             queue = self._queues.made(name, own[0].namespace, own[0].task)
-            arrivals = self._with_lookups(queue, [own])
+            arrivals = self._with_lookups(queue, own)
             self._check_room(queue, arrivals, own, is_urgent=True)
             self._check_sealed(queue, own)
-            answers.update(zip(places, self._accept(queue, own, arrivals), strict=True))
+            answers.update(zip(places, by_run(own, self._accept(queue, own, arrivals)), strict=True))
             all_arrivals.append((queue, arrivals))
         for queue, arrivals in all_arrivals:
             self._store(queue, arrivals, tag)
         last_seqs = {queue.queue_id: queue.log.next_seq - 1 for queue, arrivals in all_arrivals if arrivals.count}
         self._index.tags.add(tag, last_seqs)
-        return [answers[place] for place in range(len(items))]
+        stored = Counter({queue.info.name: arrivals.count for queue, arrivals in all_arrivals})
+        return [answer for place in range(len(runs)) for answer in answers[place]], stored
 
-    def refuse_duplicates(self, items: Sequence[PushItem]) -> None:
+    def refuse_duplicates(self, runs: Sequence[PushRun]) -> None:
         """Raise for an id that its partition has already, or that comes twice."""
         seen: set[tuple[str, str, str]] = set()
-        for item in items:
-            queue = self._queues.by_name.get(item.queue)
-            number = queue.partitions.get(item.partition) if queue else None
-            key = item.queue, item.partition, item.transaction_id
-            is_stored = number is not None and self._index.ids.seqs({number: [item.transaction_id]})
-            if not item.is_minted and (key in seen or is_stored):
-                raise DuplicateInTransaction(f"duplicate transactionId {item.transaction_id}")
-            seen.add(key)
+        for run in runs:
+            queue = self._queues.by_name.get(run.queue)
+            stored = self._with_lookups(queue, [run]).taken_ids if queue else {}
+            for partition, transaction_id in zip(run.partitions, run.transaction_ids, strict=True):
+                key = run.queue, partition, transaction_id
+                if not run.is_minted and (key in seen or transaction_id in stored.get(partition, ())):
+                    raise DuplicateInTransaction(f"duplicate transactionId {transaction_id}")
+                seen.add(key)
 
-    def _with_lookups(self, queue: OpenQueue, pushes: Iterable[Sequence[PushItem]]) -> PendingAppend:
+    def _with_lookups(self, queue: OpenQueue, runs: Iterable[PushRun]) -> PendingAppend:
         """Where messages of the queue go next, and which of the producers' ids their partitions have already."""
         wanted: dict[int, set[str]] = {}
-        for items in pushes:
-            if type(items) is PushRun and items.is_minted:
+        names: dict[int, str] = {}
+        for run in runs:
+            if run.is_minted:
                 continue
-            for item in items:
-                if not item.is_minted and item.partition in queue.partitions:
-                    wanted.setdefault(queue.partitions[item.partition], set()).add(item.transaction_id)
-        return PendingAppend(queue.log.next_seq, self._index.ids.seqs(wanted))
+            for partition, transaction_id in zip(run.partitions, run.transaction_ids, strict=True):
+                if number := queue.partitions.get(partition):
+                    names[number] = partition
+                    wanted.setdefault(number, set()).add(transaction_id)
+        taken: dict[str, dict[str, int]] = defaultdict(dict)
+        for (number, transaction_id), seq in self._index.ids.seqs(wanted).items():
+            taken[names[number]][transaction_id] = seq
+        return PendingAppend(queue.log.next_seq, taken)
 
-    def _all_new(self, queue: OpenQueue, pushes: Iterable[Sequence[PushItem]]) -> PendingAppend | None:
+    def _all_new(self, queue: OpenQueue, runs: Sequence[PushRun]) -> PendingAppend | None:
         """For messages whose ids were all given and are all new, as most are: one look for all of them."""
         options = queue.info.options
         if options.max_size or options.encryption_enabled:
             return None  # it may refuse some, and those must leave nothing behind
+        if any([run.is_minted for run in runs]):  # noqa: C419 - faster than to stop early
+            return None
         names: list[str] = []
         ids: list[str] = []
-        for items in pushes:
-            if type(items) is PushRun:
-                if items.is_minted:
-                    return None
-                names += [items.partition] * len(items)
-                ids += items.transaction_ids
-                continue
-            if any([item.is_minted for item in items]):  # noqa: C419 - faster than to stop early
-                return None
-            names += [item.partition for item in items]
-            ids += [item.transaction_id for item in items]
+        for run in runs:
+            names += run.partitions
+            ids += run.transaction_ids
         numbers = {name: self._queues.partition_id(queue, name) for name in set(names)}
         first_seq = queue.log.next_seq
         claim = self._index.ids.claim(first_seq, [numbers[name] for name in names], ids)
@@ -186,13 +192,18 @@ class Pusher:
         return PendingAppend(first_seq, {}, are_ids_new=True, are_ids_indexed=claim is Claim.INDEXED)
 
     def _check_room(
-        self, queue: OpenQueue, arrivals: PendingAppend, items: Sequence[PushItem], *, is_urgent: bool = False
+        self, queue: OpenQueue, arrivals: PendingAppend, runs: Sequence[PushRun], *, is_urgent: bool = False
     ) -> None:
         """Duplicates need no room."""
         limit = queue.info.options.max_size
         if not limit:
             return
-        new = {(item.partition, item.transaction_id) for item in items if not self._is_taken(queue, item, arrivals)}
+        new = {
+            (partition, transaction_id)
+            for run in runs
+            for partition, transaction_id in zip(run.partitions, run.transaction_ids, strict=True)
+            if run.is_minted or transaction_id not in arrivals.taken_ids.get(partition, ())
+        }
         if new:
             waiting = self.waiting(queue, is_urgent=is_urgent) + arrivals.count
             if refused := refused_for_room(queue.info.name, limit, waiting, len(new)):
@@ -220,40 +231,22 @@ class Pusher:
             if queue is not None and queue.info.options.max_size:
                 self.waiting(queue)
 
-    def _is_taken(self, queue: OpenQueue, item: PushItem, arrivals: PendingAppend) -> bool:
-        key = queue.partitions.get(item.partition, 0), item.transaction_id
-        return not item.is_minted and key in arrivals.taken_ids
-
-    def _check_sealed(self, queue: OpenQueue, items: Sequence[PushItem]) -> None:
+    def _check_sealed(self, queue: OpenQueue, runs: Sequence[PushRun]) -> None:
         if queue.info.options.encryption_enabled and (
-            refused := refused_in_clear(queue.info.name, (item.payload for item in items))
+            refused := refused_in_clear(queue.info.name, chain.from_iterable(run.payloads for run in runs))
         ):
             raise refused
 
-    def _accept(self, queue: OpenQueue, items: Sequence[PushItem], arrivals: PendingAppend) -> Sequence[Pushed]:
-        seq = arrivals.first_seq + arrivals.count
-        if type(items) is PushRun and (items.is_minted or arrivals.are_ids_new):
-            number = self._queues.partition_id(queue, items.partition)
-            arrivals.add_run(items, number)
-            seqs = range(seq, seq + len(items))
-            return PushedRun(seqs, queue.wire_id(number), "log")
-        numbers = {name: self._queues.partition_id(queue, name) for name in {item.partition for item in items}}
-        wire_ids = {name: queue.wire_id(number) for name, number in numbers.items()}
-        taken_ids, are_ids_new = arrivals.taken_ids, arrivals.are_ids_new
-        new: list[PushItem] = []
-        answers = []
-        for item in items:
-            name = item.partition
-            if not (are_ids_new or item.is_minted):
-                key = numbers[name], item.transaction_id
-                earlier = taken_ids.setdefault(key, seq)
-                if earlier != seq:
-                    answers.append(Pushed("duplicate", earlier, wire_ids[name], "log"))
-                    continue
-            new.append(item)
-            answers.append(Pushed("queued", seq, wire_ids[name], "log"))
-            seq += 1
-        arrivals.add(new, [numbers[item.partition] for item in new])
+    def _accept(self, queue: OpenQueue, runs: Sequence[PushRun], arrivals: PendingAppend) -> list[Pushed]:
+        answers: list[Pushed] = []
+        for run in runs:
+            numbers = {name: self._queues.partition_id(queue, name) for name in set(run.partitions)}
+            partition_ids = {name: queue.wire_id(number) for name, number in numbers.items()}
+            taken = None if run.is_minted or arrivals.are_ids_new else arrivals.taken_ids
+            new, own = numbered(run, arrivals.next_seq, taken, partition_ids, "log")
+            if new is not None:
+                arrivals.add(new, numbers)
+            answers += own
         return answers
 
     def _store(self, queue: OpenQueue, arrivals: PendingAppend, tag: bytes) -> None:
@@ -262,25 +255,21 @@ class Pusher:
         try:
             self._append(queue, arrivals, tag)
         finally:
-            self._index_ids(arrivals, queue.log.next_seq, is_tagged=tag != NO_TAG)
+            self._index_ids(queue, arrivals, is_tagged=tag != NO_TAG)
 
-    def _index_ids(self, arrivals: PendingAppend, stop_seq: int, *, is_tagged: bool) -> None:
-        """Those of the messages below `stop_seq`: of several records, one may have been written and the next not."""
-        index = self._index.ids
+    def _index_ids(self, queue: OpenQueue, arrivals: PendingAppend, *, is_tagged: bool) -> None:
+        """Those of the messages that are in the log: of several records, one may have been written and the next not."""
+        index, stop_seq = self._index.ids, queue.log.next_seq
         if not arrivals.are_ids_indexed:
-            (index.add if is_tagged else index.note)(arrivals.given_ids(stop_seq))
-        elif arrivals.first_seq + arrivals.count > stop_seq:
-            index.give_back(stop_seq, arrivals.partition_ids, [item.transaction_id for item in arrivals])
+            (index.add if is_tagged else index.note)(arrivals.given_ids(stop_seq, queue.partitions))
+        elif arrivals.next_seq > stop_seq:
+            index.give_back(stop_seq, arrivals.partition_ids, arrivals.transaction_ids())
 
     def _append(self, queue: OpenQueue, arrivals: PendingAppend, tag: bytes) -> None:
         now_us = self._clock.now_us()
-        for places, parts in arrivals.records(self._limits.record_messages_max):
-            runs = as_runs(parts)
-            if runs is not None:
-                place = queue.log.append_columns(runs, now_us, tag=tag)
-            else:
-                place = queue.log.append_record(as_columns(parts, now_us), tag=tag)
-            shares = shares_of(place.first_seq, arrivals.spans(places, parts))
+        for places, runs in arrivals.records(self._limits.record_messages_max):
+            place = queue.log.append_columns(RunBatch(runs), now_us, tag=tag)
+            shares = shares_of(place.first_seq, arrivals.spans(places, runs))
             # A transaction's record counts only together with its tag, so it goes into the index together with that.
             index = self._index.note if tag == NO_TAG else self._index.add
             index(queue, place.first_seq, place.position, shares, now_us)
@@ -289,8 +278,8 @@ class Pusher:
 def _refuse_unstored(requests: Sequence[PendingPush], next_seq: int, failed: AppendFailed) -> None:
     """Messages below `next_seq` are in the log: of several records, one may have been written and the next not."""
     for request in requests:
-        seqs = [answer.seq for answer in request.answers]
-        if request.error is None and max(seqs) >= next_seq:
+        last_seqs = [answer.seq + answer.count - 1 for answer in request.answers]
+        if request.error is None and max(last_seqs) >= next_seq:
             new = [answer.seq for answer in request.answers if answer.status == QUEUED]
             is_partly_stored = bool(new) and min(new) < next_seq
             request.error = (

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 
-from forebay.broker.messages import PushItem
 from forebay.broker.stores.embedded.database import Database
 from forebay.broker.stores.embedded.queries import query
 from forebay.broker.stores.embedded.ready import ReadyList
@@ -25,6 +24,7 @@ from forebay.commitlog.manifest import ManifestStore
 from forebay.commitlog.recovery import sign_of_messages
 from forebay.errors import DiskFull, LogUnopenable, StoreUnavailable, Transient, UnknownQueue
 from forebay.filesystem import Filesystem, Kind, is_disk_full, remove_tree
+from forebay.model.push_run import PushRun
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of
 
 logger = logging.getLogger(__name__)
@@ -187,22 +187,22 @@ class Queues:
         self._made.append((queue, None))
         return queue
 
-    def made_in_turn(self, item: PushItem) -> OpenQueue:
-        """The message's queue; raises `NotYet` when enough were made in this cycle."""
-        found = self.by_name.get(item.queue)
+    def made_in_turn(self, run: PushRun) -> OpenQueue:
+        """The queue of a run; raises `NotYet` when enough were made in this cycle."""
+        found = self.by_name.get(run.queue)
         if found is not None:
             return found
         with self._turn.one_more():
-            return self.made(item.queue, item.namespace, item.task)
+            return self.made(run.queue, run.namespace, run.task)
 
-    def make_some(self, items: Sequence[PushItem]) -> int:
-        """The queues of these messages, as many as this cycle has time for; returns how many that were."""
-        for count, item in enumerate(items):
+    def make_some(self, runs: Sequence[PushRun]) -> int:
+        """The queues of these runs, as many as this cycle has time for; returns how many that were."""
+        for count, run in enumerate(runs):
             try:
-                self.made_in_turn(item)
+                self.made_in_turn(run)
             except NotYet:
                 return count
-        return len(items)
+        return len(runs)
 
     def _not_made(self, name: str, error: LogUnopenable | OSError) -> Transient:
         cause = error if isinstance(error, OSError) else error.__cause__

@@ -15,10 +15,9 @@ from forebay.broker.messages import (
     Popped,
     PopRequest,
     Pushed,
-    PushItem,
     TransactionOutcome,
 )
-from forebay.broker.push_run import PushRun
+from forebay.broker.numbering import by_run
 from forebay.broker.stores.embedded.data_directory import DATABASE_FILE
 from forebay.broker.stores.embedded.figures import partitions_behind
 from forebay.broker.stores.embedded.popping import CUT_SHORT
@@ -26,60 +25,62 @@ from forebay.broker.stores.embedded.pushing import PendingPush
 from forebay.broker.stores.embedded.store_calls import StoreCalls
 from forebay.broker.stores.embedded.turn import NotYet
 from forebay.errors import ForebayError, StoreUnavailable
+from forebay.model.push_run import PushRun
 
 
 class StoreDelivery(StoreCalls):
     """The way in and the way out."""
 
-    def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
-        if type(items) is PushRun:
-            # Here, where the ids were made a moment ago. The store's thread is on another processor.
-            items.id_block()
-        if len(items) == 1 or type(items) is PushRun or len({item.queue for item in items}) == 1:
-            request = PendingPush(items)
-            queue = self._engine.queues.by_name.get(request.queue) if items else None
-            if items and (queue is None or queue.info.options.max_size):
-                return self._push_in_turn(items)
-            return self._open_line().submit(request, synced=False)
-        return self._push_to_several(items)
+    def push(self, runs: Sequence[PushRun]) -> Awaitable[Sequence[Pushed]]:
+        for run in runs:
+            if len(run.transaction_ids) > 1:
+                # Here, where the ids were made a moment ago. The store's thread is on another processor.
+                run.id_block()
+        if len(runs) != 1 and len({run.queue for run in runs}) != 1:
+            return self._push_to_several(runs)
+        queue = self._engine.queues.by_name.get(runs[0].queue)
+        if queue is None or queue.info.options.max_size:
+            return self._push_in_turn(runs)
+        return self._open_line().submit(None, push=PendingPush(runs))
 
-    async def _push_in_turn(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
+    async def _push_in_turn(self, runs: Sequence[PushRun]) -> Sequence[Pushed]:
         """To one queue, which may have to be made, or to be counted."""
         while True:
             try:
-                return await self._open_line().submit(PendingPush(items), synced=False)  # type: ignore[no-any-return]
+                return await self._open_line().submit(None, push=PendingPush(runs))  # type: ignore[no-any-return]
             except NotYet:
                 continue  # in another cycle, so that others get their turn
 
-    async def _push_to_several(self, items: Sequence[PushItem]) -> Sequence[Pushed]:
-        """As a whole, up to so many queues; more are stored one after the other, and answered item by item."""
+    async def _push_to_several(self, runs: Sequence[PushRun]) -> Sequence[Pushed]:
+        """As a whole, up to so many queues; more are stored one after the other, and answered run by run."""
         places: dict[str, list[int]] = {}
-        for place, item in enumerate(items):
-            places.setdefault(item.queue, []).append(place)
+        for place, run in enumerate(runs):
+            places.setdefault(run.queue, []).append(place)
         if not 0 < len(places) <= self._limits.queues_at_once_max:
-            return await self._push_one_by_one(items, list(places.values()))
-        await self._make_queues(items)
-        transact = partial(self._engine.transactions.transact, items, (), duplicates_abort=False)
+            return await self._push_one_by_one(runs, list(places.values()))
+        await self._make_queues(runs)
+        transact = partial(self._engine.transactions.transact, runs, (), duplicates_abort=False)
         return (await self._call(transact, synced=True)).pushed
 
-    async def _push_one_by_one(self, items: Sequence[PushItem], queues: Sequence[Sequence[int]]) -> Sequence[Pushed]:
-        """Each queue in a cycle of its own. `queues`: of each the places of its messages."""
-        pushed: dict[int, Pushed] = {}
+    async def _push_one_by_one(self, runs: Sequence[PushRun], queues: Sequence[Sequence[int]]) -> Sequence[Pushed]:
+        """Each queue in a cycle of its own. `queues`: of each the places of its runs."""
+        pushed: dict[int, list[Pushed]] = {}
         for places in queues:
+            own = [runs[place] for place in places]
             try:
-                pushed.update(zip(places, await self.push([items[place] for place in places]), strict=True))
+                pushed.update(zip(places, by_run(own, await self.push(own)), strict=True))
             except ForebayError as error:
                 if not pushed:
                     raise
                 is_unknown = isinstance(error, StoreUnavailable) and error.is_outcome_unknown
-                failed = Pushed(UNKNOWN if is_unknown else FAILED, 0, "", str(error))
-                pushed.update(dict.fromkeys(places, failed))
-        return [pushed[place] for place in range(len(items))]
+                status = UNKNOWN if is_unknown else FAILED
+                pushed.update((place, [Pushed(status, 0, "", str(error), len(runs[place]))]) for place in places)
+        return [answer for place in range(len(runs)) for answer in pushed[place]]
 
-    async def _make_queues(self, items: Sequence[PushItem]) -> None:
+    async def _make_queues(self, runs: Sequence[PushRun]) -> None:
         """Where several queues are to be made, make them first, in turns. One is made with what is stored in it."""
         known = self._engine.queues.by_name
-        missing = list({item.queue: item for item in items if item.queue not in known}.values())
+        missing = list({run.queue: run for run in runs if run.queue not in known}.values())
         if len(missing) == 1:
             return
         while missing:
@@ -136,7 +137,7 @@ class StoreDelivery(StoreCalls):
         return await self._call(lambda: self._engine.acknowledging.release(lease_id, as_whole=as_whole))
 
     async def transact(
-        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+        self, pushes: Sequence[PushRun], acknowledgements: Sequence[Acknowledgement]
     ) -> TransactionOutcome:
         await self._make_queues(pushes)
         return await self._call(

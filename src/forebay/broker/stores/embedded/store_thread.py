@@ -19,8 +19,9 @@ from typing import Any
 from forebay.broker.stores.embedded.pushing import PendingPush
 from forebay.errors import StoreUnavailable
 from forebay.model.histogram import Histogram
+from forebay.model.push_run import message_count
 
-LARGE_PUSH_ITEMS = 32
+LARGE_PUSH_MESSAGES = 32
 """A push of so many messages is worth a cycle of its own."""
 
 logger = logging.getLogger(__name__)
@@ -30,9 +31,11 @@ logger = logging.getLogger(__name__)
 class Work:
     """Something for the store's thread to do, and the caller that waits for it."""
 
-    call: Callable[[], Any] | PendingPush
+    call: Callable[[], Any] | None
     future: asyncio.Future[Any]
     synced: bool = False
+    push: PendingPush | None = None
+    """In place of a call: the pushes to a queue are done together, before the calls."""
     result: Any = None
     error: BaseException | None = None
 
@@ -64,13 +67,15 @@ class StoreThread:
         self._wakes.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    def submit(self, call: Callable[[], Any] | PendingPush, *, synced: bool) -> asyncio.Future[Any]:
+    def submit(
+        self, call: Callable[[], Any] | None, *, synced: bool = False, push: PendingPush | None = None
+    ) -> asyncio.Future[Any]:
         if self._is_ending:
             raise StoreUnavailable("the store is being closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._waiting.append(Work(call, future, synced))
-        if isinstance(call, PendingPush) and len(call.items) >= LARGE_PUSH_ITEMS:
+        self._waiting.append(Work(call, future, synced, push))
+        if push is not None and message_count(push.runs) >= LARGE_PUSH_MESSAGES:
             # At once: the thread writes it while the loop reads the next one. Else all producers would wait for the
             # disk together, and then the disk for all of them.
             self._wakes.put(None)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from forebay.broker.bulk import CommitOutcome, StagesOf, identity_of
-from forebay.broker.messages import Acknowledged, Acknowledgement, PushItem, TransactionOutcome
+from forebay.broker.messages import Acknowledged, Acknowledgement, TransactionOutcome
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.room_work import (
     Ask,
@@ -43,6 +43,7 @@ from forebay.broker.stores.embedded.pushing import DuplicateInTransaction, Pushe
 from forebay.broker.stores.embedded.queues import Queues
 from forebay.broker.stores.embedded.staging import Stages
 from forebay.errors import ForebayError
+from forebay.model.push_run import PushRun
 
 T = TypeVar("T")
 
@@ -86,22 +87,22 @@ class Transactions:
             raise
 
     def transact(
-        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement], *, duplicates_abort: bool
+        self, pushes: Sequence[PushRun], acknowledgements: Sequence[Acknowledgement], *, duplicates_abort: bool
     ) -> TransactionOutcome:
-        self._pusher.be_counted(item.queue for item in pushes)
+        self._pusher.be_counted(run.queue for run in pushes)
         try:
             with self._as_a_whole():
                 acknowledged = self._acknowledging.acknowledge(acknowledgements)
                 _check_accepted(acknowledged)
                 if duplicates_abort:
                     self._pusher.refuse_duplicates(pushes)
-                pushed = self._pusher.push_tagged(pushes, uuid.uuid4().bytes)
+                pushed, stored = self._pusher.push_tagged(pushes, uuid.uuid4().bytes)
         except (_Aborted, DuplicateInTransaction, ForebayError) as error:
             self._acknowledging.take_back(acknowledgements)
             if isinstance(error, ForebayError):
                 raise
             return TransactionOutcome([], [], str(error))
-        self.stored += Counter(i.queue for i, p in zip(pushes, pushed, strict=True) if p.status == "queued")
+        self.stored += stored
         return TransactionOutcome(pushed, acknowledged)
 
     def replay_dead_letters(
@@ -110,7 +111,7 @@ class Transactions:
         """The next ones of those up to that id; returns which."""
         letters = _of_few_queues(self._letters.next(wanted, after_id, last_id), self._limits.queues_at_once_max)
         if letters:
-            self.transact(self._letters.as_items(letters, to_all_groups), (), duplicates_abort=False)
+            self.transact(self._letters.as_runs(letters, to_all_groups), (), duplicates_abort=False)
         return self._letters.remove([letter.letter_id for letter in letters])
 
     def commit_stages(self, wanted: StagesOf, stage_ids: Sequence[str]) -> CommitOutcome:

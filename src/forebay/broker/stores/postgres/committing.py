@@ -15,7 +15,8 @@ from typing import Any, cast
 from forebay.broker.arrow import staged_rows
 from forebay.broker.arrow.commits import NO_QUEUE, Committed, Decision, decide, request_of
 from forebay.broker.bulk import CommitOutcome, Content, StagesOf
-from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.messages import DUPLICATE, QUEUED, Pushed
+from forebay.broker.numbering import count_of
 from forebay.broker.stores.postgres import push_statements
 from forebay.broker.stores.postgres.connections import Connection, rows, send
 from forebay.broker.stores.postgres.pushing import Availability, MissingQueues, Push
@@ -95,25 +96,25 @@ class StageCommit:
         locked = await rows(connection, *push_statements.lock_queues(queues, self._server_id))
         missing = queues - {cast("str", row[1]) for row in locked}
         if missing:
-            raise MissingQueues([PushItem(queue, "", b"", "") for queue in sorted(missing)])
+            raise MissingQueues(dict.fromkeys(sorted(missing), ("", "")))
 
     async def _push(self, connection: Connection, stage_id: str, queue: str, now_us: int) -> None:
         [[body]] = await rows(connection, query("stage_body"), {"stage_id": stage_id})
         for batch in staged_rows.read(cast("bytes", body)):
-            items = await asyncio.to_thread(staged_rows.items_of, queue, batch)
+            runs = await asyncio.to_thread(staged_rows.runs_of, queue, batch)
             push = Push(connection, now_us, self._server_id)
-            [outcome], availability = await push.store([items])
+            [outcome], availability = await push.store([runs])
             if isinstance(outcome, QueueFull | PayloadInClear):
                 raise outcome
             self._note(queue, outcome, availability)
 
     def _note(self, queue: str, outcome: Sequence[Pushed], availability: Availability) -> None:
-        seqs = [one.seq for one in outcome if one.status == "queued"]
+        first_seq = next((one.seq for one in outcome if one.status == QUEUED), 0)
         done = self._done[queue]
         self._done[queue] = done._replace(
-            messages=done.messages + len(seqs),
-            duplicates=done.duplicates + len(outcome) - len(seqs),
-            first_seq=done.first_seq or (seqs[0] if seqs else 0),
+            messages=done.messages + count_of(QUEUED, outcome),
+            duplicates=done.duplicates + count_of(DUPLICATE, outcome),
+            first_seq=done.first_seq or first_seq,
         )
         for name, count in availability.counts.items():
             self._availability.counts[name] = self._availability.counts.get(name, 0) + count

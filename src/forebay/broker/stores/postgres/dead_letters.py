@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple, cast
 
 from forebay.broker.delivery import addressed
-from forebay.broker.messages import Message, PushItem
+from forebay.broker.messages import Message
 from forebay.broker.overview import DeadLetterFilter, DeadMessage
 from forebay.broker.stores.postgres.connections import Connection, Database, rows
 from forebay.broker.stores.postgres.limits import PostgresLimits
 from forebay.broker.stores.postgres.names import wire_id
 from forebay.broker.stores.postgres.queries import query
 from forebay.model.ids import replay_id
+from forebay.model.push_run import PushRun, run_of_one
 
 
 async def page(
@@ -45,9 +46,9 @@ class Letter(NamedTuple):
     headers: bytes
     is_binary: bool
 
-    def as_item(self, to_all_groups: bool) -> PushItem:
+    def as_run(self, to_all_groups: bool) -> PushRun:
         """As a message that can be pushed, for its group unless for all: under a new id, or it would be a duplicate."""
-        return PushItem(
+        return run_of_one(
             queue=self.queue,
             partition=self.partition,
             payload=self.payload or b"",

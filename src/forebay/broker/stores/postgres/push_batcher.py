@@ -26,8 +26,7 @@ from functools import partial
 
 from psycopg import errors
 
-from forebay.broker.messages import Pushed, PushItem
-from forebay.broker.push_run import PushRun
+from forebay.broker.messages import Pushed
 from forebay.broker.stores.postgres.attempts import AWAY, CommitUnknown, commit_unknown, first_line
 from forebay.broker.stores.postgres.connections import Database, Row
 from forebay.broker.stores.postgres.one_trip_push import OneTripPush
@@ -37,6 +36,7 @@ from forebay.broker.stores.postgres.transaction_stream import TransactionStream,
 from forebay.errors import StoreUnavailable
 from forebay.model.batcher import settle
 from forebay.model.histogram import Histogram
+from forebay.model.push_run import PushRun
 
 DOUBT_SECONDS = 5.0
 GROUPS_MAX = 2
@@ -81,12 +81,12 @@ class PushBatcher:
         self._lookups = PushLookups(database, server_id, now_us, self._looked_up, times, size_max=size_max)
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def submit(self, items: Sequence[PushItem], size: int) -> asyncio.Future[Sequence[Pushed]]:
+    def submit(self, runs: Sequence[PushRun], size: int) -> asyncio.Future[Sequence[Pushed]]:
         """The commit to wait for. Cancelling it takes the push back, unless it is on its way already."""
         # Read once: each time costs a system call.
         loop = self._loop = self._loop or asyncio.get_running_loop()
         future: asyncio.Future[Sequence[Pushed]] = loop.create_future()
-        self._waiting.append(Waiting(items, size, future))
+        self._waiting.append(Waiting(runs, size, future))
         self._waiting_bytes += size
         if not self._is_planned:
             # After what else the loop has to do now: that may be more pushes, for the same group.
@@ -136,8 +136,8 @@ class PushBatcher:
         stream.send(statements, partial(self._answered, push, time.perf_counter()))
 
     def _known(self, group: list[Waiting]) -> OneTripPush | None:
-        requests = [one.items for one in group]
-        if time.monotonic() < self._doubts_until and not _are_minted(requests):
+        requests = [one.runs for one in group]
+        if time.monotonic() < self._doubts_until and not all(run.is_minted for runs in requests for run in runs):
             return None
         lookups = self._lookups
         return OneTripPush.of(requests, lookups.known, lookups.free, self._now_us(), self._server_id)
@@ -187,10 +187,3 @@ class PushBatcher:
         if isinstance(answer, errors.UniqueViolation):
             self._doubts_until = time.monotonic() + DOUBT_SECONDS
         self._lookups.put(group)
-
-
-def _are_minted(requests: Sequence[Sequence[PushItem]]) -> bool:
-    return all(
-        request.is_minted if type(request) is PushRun else all(item.is_minted for item in request)
-        for request in requests
-    )

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.messages import Pushed
 from forebay.broker.stores.postgres.connections import Connection, Database
 from forebay.broker.stores.postgres.pushing import (
     DELETED_AGAIN,
@@ -35,8 +35,9 @@ from forebay.broker.stores.postgres.pushing import (
 from forebay.errors import StoreUnavailable
 from forebay.model.batcher import settle
 from forebay.model.histogram import Histogram
+from forebay.model.push_run import PushRun
 
-Requests = Sequence[Sequence[PushItem]]
+Requests = Sequence[Sequence[PushRun]]
 
 _log = logging.getLogger("forebay.store")
 
@@ -44,7 +45,7 @@ _log = logging.getLogger("forebay.store")
 class Waiting(NamedTuple):
     """A push, and the future that its client waits for."""
 
-    items: Sequence[PushItem]
+    runs: Sequence[PushRun]
     size: int
     future: asyncio.Future[Sequence[Pushed]]
 
@@ -113,7 +114,7 @@ class PushLookups:
     async def _settle(self, group: list[Waiting]) -> None:
         began = time.perf_counter()
         try:
-            settled = await self.write([one.items for one in group])
+            settled = await self.write([one.runs for one in group])
         except Exception as error:  # noqa: BLE001 - else no push would be answered any more, these or the next
             _log.exception("BUG: writing pushes failed", extra={"action": "push_failed"})
             unknown = StoreUnavailable(f"writing failed: {error}", is_outcome_unknown=True)
@@ -163,7 +164,7 @@ class PushLookups:
             try:
                 plan, decided = await self._database.run_push(work)
             except MissingQueues as missing:
-                await self._database.ask(*make_queues(missing.items, self._now_us()))
+                await self._database.ask(*make_queues(missing.queues, self._now_us()))
                 has_failed = False
             else:
                 self._note(plan)

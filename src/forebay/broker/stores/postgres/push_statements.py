@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
-from forebay.broker.messages import PushItem
 from forebay.broker.stores.postgres.arrays import Bigints, Blobs, Booleans, Texts
 from forebay.broker.stores.postgres.queries import Statement, query
+from forebay.model.push_run import PushRun, message_count
+
+T = TypeVar("T")
 
 
-class NewMessage(NamedTuple):
+class NewRun(NamedTuple):
+    """`seq` and `position` are those of its first message."""
+
     queue_id: int
     seq: int
     partition_id: int
     position: int
-    item: PushItem
+    run: PushRun
 
 
 class ChangedPartition(NamedTuple):
@@ -46,12 +51,9 @@ def make_partitions(missing: Collection[tuple[int, str]]) -> Statement:
     return Statement(query("push_make_partitions"), {"queue_ids": queue_ids, "names": names})
 
 
-def find_duplicates(own: Sequence[PushItem], partition_ids: Sequence[int]) -> Statement:
-    """Of messages with ids that producers gave, and the numbers of their partitions."""
-    values: dict[str, object] = {
-        "partition_ids": Bigints(partition_ids),
-        "transaction_ids": Texts([item.transaction_id for item in own]),
-    }
+def find_duplicates(ids: Sequence[str], partition_ids: Sequence[int]) -> Statement:
+    """Of ids that producers gave, and the numbers of their partitions."""
+    values: dict[str, object] = {"partition_ids": Bigints(partition_ids), "transaction_ids": Texts(ids)}
     return Statement(query("push_find_duplicates"), values)
 
 
@@ -59,23 +61,43 @@ def count_waiting(queue_id: int) -> Statement:
     return Statement(query("push_count_waiting"), {"queue_id": queue_id})
 
 
+def columns_of(runs: Sequence[PushRun]) -> dict[str, object]:
+    """The messages of all of them, as they are sent."""
+    count = message_count(runs)
+    has_traces, has_headers = any([run.trace_ids for run in runs]), any([run.headers for run in runs])  # noqa: C419
+    has_binary = any([run.is_binary for run in runs])  # noqa: C419 - faster than to stop early
+    return {
+        "are_binary": Booleans(_each(runs, [run.is_binary for run in runs]) if has_binary else [False] * count),
+        "transaction_ids": Texts(chain.from_iterable([run.transaction_ids for run in runs])),
+        "trace_ids": Texts(chain.from_iterable(map(PushRun.trace_column, runs)) if has_traces else [""] * count),
+        "headers": Blobs(chain.from_iterable(map(PushRun.header_column, runs)) if has_headers else [b""] * count),
+        "payloads": Blobs(chain.from_iterable([run.payloads.values() for run in runs])),
+    }
+
+
+def _each(runs: Iterable[PushRun], values: Iterable[T]) -> Iterator[T]:
+    """The value of each run, for each of its messages."""
+    return chain.from_iterable([[value] * len(run.transaction_ids) for run, value in zip(runs, values, strict=True)])
+
+
+def _counted(runs: Iterable[PushRun], firsts: Iterable[int]) -> Iterator[int]:
+    """The number of each run, and those that follow it, for each of its messages."""
+    return chain.from_iterable([range(first, first + len(run)) for run, first in zip(runs, firsts, strict=True)])
+
+
 def write(
-    new: Sequence[NewMessage], changed: Sequence[ChangedPartition], grown: Sequence[GrownQueue], now_us: int
+    new: Sequence[NewRun], changed: Sequence[ChangedPartition], grown: Sequence[GrownQueue], now_us: int
 ) -> Statement:
-    queue_ids, seqs, partition_ids, positions, items = zip(*new, strict=True)
+    queue_ids, seqs, partition_ids, positions, runs = zip(*new, strict=True)
     changed_ids, last_seqs, last_positions = zip(*changed, strict=True)
     grown_ids, next_seqs, more_bytes = zip(*grown, strict=True)
     values: dict[str, object] = {
         "now_us": now_us,
-        "queue_ids": Bigints(queue_ids),
-        "seqs": Bigints(seqs),
-        "partition_ids": Bigints(partition_ids),
-        "positions": Bigints(positions),
-        "are_binary": Booleans([item.is_binary for item in items]),
-        "transaction_ids": Texts([item.transaction_id for item in items]),
-        "trace_ids": Texts([item.trace_id for item in items]),
-        "headers": Blobs([item.headers for item in items]),
-        "payloads": Blobs([item.payload for item in items]),
+        "queue_ids": Bigints(_each(runs, queue_ids)),
+        "seqs": Bigints(_counted(runs, seqs)),
+        "partition_ids": Bigints(_each(runs, partition_ids)),
+        "positions": Bigints(_counted(runs, positions)),
+        **columns_of(runs),
         "changed_ids": Bigints(changed_ids),
         "last_seqs": Bigints(last_seqs),
         "last_positions": Bigints(last_positions),

@@ -16,17 +16,20 @@ import json
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
-from forebay.broker.messages import Pushed, PushItem
+from forebay.broker.messages import Pushed
+from forebay.broker.numbering import numbered
 from forebay.broker.queue_rules import refused_for_room, refused_in_clear
 from forebay.broker.stores.postgres import push_statements
 from forebay.broker.stores.postgres.arrays import Texts
 from forebay.broker.stores.postgres.connections import Connection, Row, rows, send
 from forebay.broker.stores.postgres.names import wire_id
-from forebay.broker.stores.postgres.push_statements import ChangedPartition, GrownQueue, NewMessage
+from forebay.broker.stores.postgres.push_statements import ChangedPartition, GrownQueue, NewRun
 from forebay.broker.stores.postgres.queries import Statement, query
 from forebay.errors import PayloadInClear, QueueFull
+from forebay.model.push_run import PushRun, by_partition, message_count
 from forebay.model.queue import QueueOptions, namespace_and_task_of, options_to_wire
 
 RECEIPT = "postgres"
@@ -41,11 +44,15 @@ PartitionNumbers = dict[tuple[str, str], int]
 """Of queue and partition names, as they were found last. A queue may have been deleted and made again since."""
 
 
+QueuePlaces = dict[str, tuple[str, str]]
+"""Queues by name, with the namespace and the task that the push gives them, if it does."""
+
+
 class MissingQueues(Exception):
     """The push names queues that do not exist yet: make them, then come again."""
 
-    def __init__(self, items: list[PushItem]) -> None:
-        self.items = items
+    def __init__(self, queues: QueuePlaces) -> None:
+        self.queues = queues
 
 
 class Availability(NamedTuple):
@@ -108,43 +115,45 @@ class PushPlan:
         self._partitions: dict[tuple[str, str], _Partition] = {}
         self.made: PartitionNumbers = {}
         """Partitions that are there once this is committed."""
-        self._new: list[NewMessage] = []
+        self._new: list[NewRun] = []
         self._time_us = 0
 
-    def steps(self, requests: Sequence[Sequence[PushItem]]) -> Steps:
-        requests = [list(request) for request in requests]  # a run would make its messages anew in every pass
-        items = [item for request in requests for item in request]
-        own = items if self._looks_for_all else [item for item in items if not item.is_minted]
-        guess = [self._known.get((item.queue, item.partition), 0) for item in own]
+    def steps(self, requests: Sequence[Sequence[PushRun]]) -> Steps:
+        requests = list(map(by_partition, requests))
+        runs = [run for request in requests for run in request]
+        own = runs if self._looks_for_all else [run for run in runs if not run.is_minted]
+        keys = [(run.queue, name) for run in own for name in run.partitions]
+        ids = [transaction_id for run in own for transaction_id in run.transaction_ids]
+        guess = [self._known.get(key, 0) for key in keys]
         statements = [
-            push_statements.lock_queues({item.queue for item in items}, self._server_id),
-            push_statements.find_partitions({(item.queue, item.partition) for item in items}, self._now_us),
+            push_statements.lock_queues({run.queue for run in runs}, self._server_id),
+            push_statements.find_partitions({(run.queue, run.partitions[0]) for run in runs}, self._now_us),
         ]
         if any(guess):
-            statements.append(push_statements.find_duplicates(own, guess))
+            statements.append(push_statements.find_duplicates(ids, guess))
         locked, found, *duplicates = yield statements
-        self._note_queues(locked, items)
+        self._note_queues(locked, runs)
         missing = self._note_partitions(found)
-        truth = [self._known.get((item.queue, item.partition), 0) for item in own]
+        truth = [self._known.get(key, 0) for key in keys]
         if any(truth) and truth != guess:
-            duplicates = yield [push_statements.find_duplicates(own, truth)]
+            duplicates = yield [push_statements.find_duplicates(ids, truth)]
         if missing:
-            numbered = [(self._queues[queue].queue_id, name) for queue, name in missing]
-            [made] = yield [push_statements.make_partitions(numbered)]
+            numbered_queues = [(self._queues[queue].queue_id, name) for queue, name in missing]
+            [made] = yield [push_statements.make_partitions(numbered_queues)]
             self._note_made(made)
         for place, seq in cast("list[tuple[int, int]]", duplicates[0] if any(truth) else []):
-            item = own[place - 1]
-            self._partitions[item.queue, item.partition].ids[item.transaction_id] = seq
+            self._partitions[keys[place - 1]].ids[ids[place - 1]] = seq
         outcomes = yield from self._decide_all(requests)
         announced = {name: queue.added for name, queue in self._queues.items() if queue.added}
         wanted_elsewhere = {name for name in announced if self._queues[name].is_wanted_elsewhere}
         return Decided(outcomes, Availability(announced, wanted_elsewhere), [self._write()] if self._new else [])
 
-    def _note_queues(self, locked: list[Row], items: Sequence[PushItem]) -> None:
+    def _note_queues(self, locked: list[Row], runs: Sequence[PushRun]) -> None:
         for found in cast("list[tuple[Any, ...]]", locked):
             queue = _Queue(*found)
             self._queues[queue.name] = queue
-        missing = [item for item in items if item.queue not in self._queues]
+        # In the namespace and task that the first run says.
+        missing = {run.queue: (run.namespace, run.task) for run in reversed(runs) if run.queue not in self._queues}
         if missing:
             raise MissingQueues(missing)
         self._guarded = [queue for queue in self._queues.values() if queue.is_encrypted or queue.max_size]
@@ -184,31 +193,37 @@ class PushPlan:
             self.made[queues[queue_id].name, name] = partition_id
 
     def _decide_all(
-        self, requests: Sequence[Sequence[PushItem]]
+        self, requests: Sequence[Sequence[PushRun]]
     ) -> Generator[list[Statement], list[list[Row]], list[Outcome]]:
-        if not self._guarded:
-            return [[self._number(item) for item in request] for request in requests]
         outcomes: list[Outcome] = []
         for request in requests:
             outcome = yield from self._decide(request)
             outcomes.append(outcome)
         return outcomes
 
-    def _decide(self, request: Sequence[PushItem]) -> Generator[list[Statement], list[list[Row]], Outcome]:
+    def _decide(self, request: Sequence[PushRun]) -> Generator[list[Statement], list[list[Row]], Outcome]:
         for queue in self._guarded:
-            own = (item.payload for item in request if item.queue == queue.name)
+            own = chain.from_iterable(run.payloads for run in request if run.queue == queue.name)
             if queue.is_encrypted and (in_clear := refused_in_clear(queue.name, own)):
                 return in_clear
         for queue in self._guarded:
             if queue.max_size and (refused := (yield from self._refused(queue, request))):
                 return refused
-        return [self._number(item) for item in request]
+        return [answer for run in request for answer in self._number(run)]
 
     def _refused(
-        self, queue: _Queue, request: Sequence[PushItem]
+        self, queue: _Queue, request: Sequence[PushRun]
     ) -> Generator[list[Statement], list[list[Row]], QueueFull | None]:
-        own = [item for item in request if item.queue == queue.name and not self._is_duplicate(item)]
-        fresh = len({(item.partition, item.transaction_id) for item in own})
+        fresh = len(
+            {
+                (run.partitions[0], transaction_id)
+                for run in request
+                if run.queue == queue.name
+                for taken in (self._taken(run) or {},)
+                for transaction_id in run.transaction_ids
+                if transaction_id not in taken
+            }
+        )
         # What is kept is at least what waits, so most pushes need not count.
         if not fresh or queue.kept + queue.added + fresh <= queue.max_size:
             return None
@@ -217,25 +232,25 @@ class PushPlan:
             queue.waiting = cast("int", counted[0][0]) if counted else queue.kept
         return refused_for_room(queue.name, queue.max_size, queue.waiting + queue.added, fresh)
 
-    def _is_duplicate(self, item: PushItem) -> bool:
-        return (self._looks_for_all or not item.is_minted) and item.transaction_id in self._partitions[
-            item.queue, item.partition
-        ].ids
+    def _taken(self, run: PushRun) -> dict[str, int] | None:
+        """Ids that it cannot have; None where that need not be looked at."""
+        is_new = run.is_minted and not self._looks_for_all
+        return None if is_new else self._partitions[run.queue, run.partitions[0]].ids
 
-    def _number(self, item: PushItem) -> Pushed:
-        partition = self._partitions[item.queue, item.partition]
-        queue = partition.queue
+    def _number(self, run: PushRun) -> list[Pushed]:
+        name = run.partitions[0]
+        partition = self._partitions[run.queue, name]
+        queue, taken = partition.queue, self._taken(run)
         seq = queue.next_seq + queue.added
-        if self._looks_for_all or not item.is_minted:
-            earlier = partition.ids.setdefault(item.transaction_id, seq)
-            if earlier != seq:
-                return Pushed("duplicate", earlier, partition.shown_id, RECEIPT)
-        queue.added += 1
-        queue.added_bytes += len(item.payload)
-        partition.position += 1
-        partition.last_seq = seq
-        self._new.append(NewMessage(queue.queue_id, seq, partition.partition_id, partition.position, item))
-        return Pushed("queued", seq, partition.shown_id, RECEIPT)
+        new, answers = numbered(run, seq, None if taken is None else {name: taken}, {name: partition.shown_id}, RECEIPT)
+        if new is not None:
+            count = len(new)
+            self._new.append(NewRun(queue.queue_id, seq, partition.partition_id, partition.position + 1, new))
+            queue.added += count
+            queue.added_bytes += new.size_bytes
+            partition.position += count
+            partition.last_seq = seq + count - 1
+        return answers
 
     def _write(self) -> Statement:
         changed = [
@@ -258,18 +273,18 @@ class Push:
         self._connection = connection
         self._plan = PushPlan(now_us, server_id, {})
 
-    async def store(self, requests: Sequence[Sequence[PushItem]]) -> tuple[list[Outcome], Availability]:
+    async def store(self, requests: Sequence[Sequence[PushRun]]) -> tuple[list[Outcome], Availability]:
         if not any(requests):
             return [[] for _ in requests], Availability({}, set())
         decided = await carried_out(self._connection, self._plan, requests)
         return decided.outcomes, decided.availability
 
 
-async def carried_out(connection: Connection, plan: PushPlan, requests: Sequence[Sequence[PushItem]]) -> Decided:
+async def carried_out(connection: Connection, plan: PushPlan, requests: Sequence[Sequence[PushRun]]) -> Decided:
     """Do the plan's steps within the transaction."""
     steps = plan.steps(requests)
     # What is decided grows with the messages: of many it is not for the event loop.
-    is_large = sum(map(len, requests)) > ITEMS_AT_ONCE_MAX
+    is_large = sum(map(message_count, requests)) > ITEMS_AT_ONCE_MAX
     answers: list[list[Row]] | None = None
     while True:
         step = partial(_next, steps, answers)
@@ -289,15 +304,14 @@ def _next(steps: Steps, answers: list[list[Row]] | None) -> list[Statement] | De
         return cast("Decided", end.value)
 
 
-def make_queues(items: Sequence[PushItem], now_us: int | None) -> Statement:
-    """With default options, in the namespace and task that the first item says."""
-    first = {item.queue: item for item in reversed(items)}
-    own = {name: namespace_and_task_of(name) for name in first}
+def make_queues(queues: QueuePlaces, now_us: int | None) -> Statement:
+    """With default options."""
+    own = {name: namespace_and_task_of(name) for name in queues}
     options = QueueOptions()
     values: dict[str, object] = {
-        "names": Texts(first),
-        "namespaces": Texts([item.namespace or own[name][0] for name, item in first.items()]),
-        "tasks": Texts([item.task or own[name][1] for name, item in first.items()]),
+        "names": Texts(queues),
+        "namespaces": Texts([namespace or own[name][0] for name, (namespace, _) in queues.items()]),
+        "tasks": Texts([task or own[name][1] for name, (_, task) in queues.items()]),
         "options": json.dumps(options_to_wire(options)),
         "priority": options.priority,
         "now_us": now_us,

@@ -31,7 +31,6 @@ from forebay.broker.messages import (
     Popped,
     PopRequest,
     Pushed,
-    PushItem,
     TransactionOutcome,
 )
 from forebay.broker.overview import (
@@ -47,7 +46,6 @@ from forebay.broker.overview import (
     StoreTimes,
     TraceEvent,
 )
-from forebay.broker.push_run import payload_bytes
 from forebay.broker.room_work import Work
 from forebay.broker.store import Waker
 from forebay.broker.stores.postgres import (
@@ -76,6 +74,7 @@ from forebay.broker.stores.postgres.transactions import Transactions
 from forebay.clock import SECOND_US, Clock
 from forebay.errors import StoreUnavailable
 from forebay.model.histogram import Histogram
+from forebay.model.push_run import PushRun
 from forebay.model.queue import Queue, QueueOptions, namespace_and_task_of, options_to_wire
 
 T = TypeVar("T")
@@ -84,7 +83,7 @@ PUSH_SECONDS_MAX = 10.0
 """Shorter than for other requests: all pushes wait for the one that is under way."""
 GROUP_BYTES_MAX = 2 << 20
 """Of pushes that share a transaction. A larger one goes alone."""
-ITEM_BYTES = 200
+MESSAGE_BYTES = 200
 """What a message weighs in a group besides its payload."""
 
 
@@ -200,8 +199,8 @@ class PostgresStore:
 
     # the way in
 
-    def push(self, items: Sequence[PushItem]) -> Awaitable[Sequence[Pushed]]:
-        return self._pushes.submit(items, payload_bytes(items) + ITEM_BYTES * len(items))
+    def push(self, runs: Sequence[PushRun]) -> Awaitable[Sequence[Pushed]]:
+        return self._pushes.submit(runs, sum([run.size_bytes + MESSAGE_BYTES * len(run) for run in runs]))
 
     def _tell(self, availability: Availability) -> None:
         for queue, count in availability.counts.items():
@@ -216,7 +215,7 @@ class PostgresStore:
         popped = await pop.run()
         if pop.is_queue_missing and request.subscription_mode != "all":
             # What is pushed from now on is the group's, so the queue has to know it.
-            await self._transactions.make_queues([PushItem(request.queue, "", b"", "")])
+            await self._transactions.make_queues({request.queue: ("", "")})
             popped = await self._new_pop(request).run()
         if not popped.messages and await self._notices.note(request.queue):
             # Another server may have pushed before the note was there, and notified none.
@@ -273,7 +272,7 @@ class PostgresStore:
         return bool(freed)
 
     async def transact(
-        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+        self, pushes: Sequence[PushRun], acknowledgements: Sequence[Acknowledgement]
     ) -> TransactionOutcome:
         return await self._transactions.transact(pushes, acknowledgements)
 

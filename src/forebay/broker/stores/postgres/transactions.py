@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from forebay.broker.bulk import CommitOutcome, StagesOf
-from forebay.broker.messages import Acknowledgement, Pushed, PushItem, TransactionOutcome
+from forebay.broker.messages import DUPLICATE, Acknowledgement, Pushed, TransactionOutcome
+from forebay.broker.numbering import each_message
 from forebay.broker.overview import DeadLetterFilter
 from forebay.broker.room_work import Work
 from forebay.broker.stores.postgres import acknowledging, dead_letters
@@ -24,10 +26,12 @@ from forebay.broker.stores.postgres.pushing import (
     Availability,
     MissingQueues,
     Push,
+    QueuePlaces,
     make_queues,
 )
 from forebay.broker.stores.postgres.rooms import RoomTransaction
 from forebay.errors import PayloadInClear, QueueFull, StoreUnavailable
+from forebay.model.push_run import PushRun
 
 T = TypeVar("T")
 
@@ -58,17 +62,18 @@ class Transactions:
         self._tell = tell
         self._tell_freed = tell_freed
 
-    async def make_queues(self, items: Sequence[PushItem]) -> None:
-        await self._database.ask(*make_queues(items, self._now_us()))
+    async def make_queues(self, queues: QueuePlaces) -> None:
+        await self._database.ask(*make_queues(queues, self._now_us()))
 
     async def transact(
-        self, pushes: Sequence[PushItem], acknowledgements: Sequence[Acknowledgement]
+        self, pushes: Sequence[PushRun], acknowledgements: Sequence[Acknowledgement]
     ) -> TransactionOutcome:
         async def work(connection: Connection) -> tuple[Sequence[Pushed], acknowledging.Judged, Availability]:
             pushed, availability = await self._pushed(connection, pushes)
-            for item, one in zip(pushes, pushed, strict=True):
-                if one.status == "duplicate":
-                    raise _Refused(f"duplicate transactionId {item.transaction_id}")
+            ids = chain.from_iterable(run.transaction_ids for run in pushes)
+            for transaction_id, one in zip(ids, each_message(pushed), strict=True):
+                if one.status == DUPLICATE:
+                    raise _Refused(f"duplicate transactionId {transaction_id}")
             judged = await acknowledging.acknowledge(connection, acknowledgements, self._now_us())
             for acknowledged in judged.acknowledged:
                 if not acknowledged.answered.is_accepted:
@@ -89,7 +94,7 @@ class Transactions:
 
         async def work(connection: Connection) -> tuple[list[dead_letters.Letter], Availability]:
             taken = await dead_letters.take(connection, wanted, span, self._limits, is_whole=True)
-            _, availability = await self._pushed(connection, [letter.as_item(to_all_groups) for letter in taken])
+            _, availability = await self._pushed(connection, [letter.as_run(to_all_groups) for letter in taken])
             return taken, availability
 
         while True:
@@ -121,8 +126,8 @@ class Transactions:
         self._tell(availability)
         return result
 
-    async def _pushed(self, connection: Connection, items: Sequence[PushItem]) -> tuple[Sequence[Pushed], Availability]:
-        [outcome], availability = await Push(connection, self._now_us(), self._server_id).store([items])
+    async def _pushed(self, connection: Connection, runs: Sequence[PushRun]) -> tuple[Sequence[Pushed], Availability]:
+        [outcome], availability = await Push(connection, self._now_us(), self._server_id).store([runs])
         if isinstance(outcome, QueueFull | PayloadInClear):
             raise outcome
         return outcome, availability
@@ -136,5 +141,5 @@ class Transactions:
             try:
                 return await once()
             except MissingQueues as missing:
-                await self.make_queues(missing.items)
+                await self.make_queues(missing.queues)
         raise StoreUnavailable(DELETED_AGAIN)
