@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fixtures.store_steps import configure, item
 from forebay.broker.waiting import WaitingRoom
-from forebay.export import group_feed
 from forebay.export.batch import ExportMessage, MessageBatch
 from forebay.export.feed import Claim
 from forebay.export.group_feed import LEASE_SECONDS, GroupFeed, GroupFeedOptions
@@ -39,7 +38,12 @@ class GroupFeedMachine(RuleBasedStateMachine):
         self.run(self.store.open(lambda queue, count: None))
         self.run(configure(self.store, QueueOptions(retry_limit=1_000)))
         self.options = GroupFeedOptions(
-            "orders", "out", messages_max=messages_max, bytes_max=bytes_max, wait_seconds=0.0
+            "orders",
+            "out",
+            messages_max=messages_max,
+            bytes_max=bytes_max,
+            wait_seconds=0.0,
+            poll_seconds=0.0,  # a look that finds nothing is over at once
         )
         self.pushed = 0
         self.keys: dict[int, str] = {}
@@ -76,9 +80,7 @@ class GroupFeedMachine(RuleBasedStateMachine):
             assert self.keys.setdefault(seq, key) == key
 
     async def _claim(self) -> Claim | None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(group_feed, "POLL_SECONDS", 0.0)  # one that finds nothing is over at once
-            popped = await self.feed._popped()
+        popped = await self.feed._popped()
         return self.feed._claimed(popped) if popped.messages else None
 
     @precondition(lambda self: self.claims)
