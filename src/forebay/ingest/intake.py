@@ -191,7 +191,7 @@ class Intake:
     async def _buffer(self, runs: Sequence[PushRun]) -> Sequence[Pushed]:
         await self._append(self._failover, runs)
         self.drain_loop.poke()
-        return [Pushed("buffered", 0, "", "buffer")] * len(runs)
+        return _buffered(runs, "buffer")
 
     async def push_qos0(
         self, runs: Sequence[PushRun], buffer_ms: int | None, buffer_max: int | None
@@ -200,7 +200,7 @@ class Intake:
         await self._append(self.drain_loop.qos0, runs)
         if self.drain_loop.schedule.note(message_count(runs), buffer_ms, buffer_max, time.monotonic()):
             self.drain_loop.poke()
-        return [Pushed("buffered", 0, "", "os")] * len(runs)
+        return _buffered(runs, "os")
 
     async def _append(self, file: BufferFile, runs: Sequence[PushRun]) -> None:
         is_failover = file is self._failover

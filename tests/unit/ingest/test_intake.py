@@ -9,14 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fixtures.buffer_steps import AWAY, QUICK, Shelf, drain_turns, drained, intake_on, message, started, until
 from forebay.broker.encryption import Cipher
 from forebay.broker.messages import Pushed
+from forebay.broker.numbering import each_message
 from forebay.errors import BufferExhausted, DiskFull, QueueFull, StoreUnavailable
 from forebay.filesystem import RealFilesystem
 from forebay.ingest.buffer_directory import BufferDirectory
 from forebay.ingest.buffer_writes import BufferKind
+from forebay.model.push_run import PushRun
+from forebay.model.text_block import TextBlock
 from forebay.testing.faulty_filesystem import Fail, FaultyFilesystem, FullDisk, nth
 
 
@@ -48,6 +52,31 @@ async def test_outage_is_bridged_in_order(tmp_path: Path) -> None:
         assert intake.is_db_healthy
         assert statuses(await intake.push([message("50")])) == ["queued"]
     assert store.texts() == [str(n) for n in range(1, 51)]
+
+
+async def test_every_message_of_a_run_that_is_buffered_or_held_has_its_answer(tmp_path: Path) -> None:
+    store = Shelf()
+    run = PushRun("orders", ["p", "other", "p"], TextBlock.of([b'"1"', b'"2"', b'"3"']), ["a", "b", "c"])
+    async with started(store, tmp_path, limits=QUICK._replace(wait_seconds=0.0)) as intake:
+        assert statuses(each_message(await intake.push_qos0([run], 1, 1))) == ["buffered"] * 3
+        await drained(intake)
+        store.trouble = AWAY
+        assert (
+            statuses(each_message(await intake.push([replace(run, transaction_ids=["d", "e", "f"])])))
+            == ["buffered"] * 3
+        )
+        store.trouble = None
+        await drained(intake)
+        store.trouble = AWAY
+        await intake.push([message("4")])
+        store.trouble, store.seconds = None, 0.2
+        await until(lambda: intake.is_db_healthy or not intake.drain_loop.held_events)
+        pushed = each_message(await intake.push([replace(run, transaction_ids=["g", "h", "i"])]))
+        assert len(pushed) == 3
+        store.seconds = 0.0
+        await drained(intake)
+    assert store.texts() == ["1", "3", "1", "3", "4", "1", "3"]
+    assert store.texts(partition="other") == ["2", "2", "2"]
 
 
 async def test_later_pushes_go_behind_and_other_partitions_flow(tmp_path: Path) -> None:
