@@ -20,9 +20,12 @@ from forebay.errors import ForebayError
 
 logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 1.0
-SHARE = 100
-"""After a sweep this many times as long as it took is waited: with 100,000 parcels that wait it takes a quarter of a
-second, and should not keep a server busy that has nothing else to do."""
+FLOW_SHARE = 100
+"""After a sweep of a flow this many times as long as it took is waited until the next one of the same flow: with
+100,000 parcels that wait it takes a quarter of a second, and should not keep a server busy that has nothing else to do.
+Other flows do not wait for it: a new one shows its lag within seconds."""
+TURN_SHARE = 20
+"""The same after a turn of all flows that were due: small ones, when there are many."""
 SWEEP_SECONDS_MAX = 60.0
 """Until the next one all the same: the lag that `forebay groups` shows is so old at the most."""
 
@@ -33,15 +36,24 @@ class HoldSweep:
         self._clock = clock
         self._queues: dict[str, set[str]] = {}
         """Queues that steps of a flow were found to read."""
+        self._due: dict[str, float] = {}
+        """When each flow is swept again."""
         self._cursors: dict[tuple[str, str, str], int] = {}
         """Where the group of a flow was set to, by flow, group and queue."""
 
     async def turn(self) -> float:
-        """Move the holds of all flows on; after how many seconds to do so again."""
+        """Move the holds of the flows that are due on; after how many seconds to look again."""
         began = self._clock.monotonic()
-        for flow in await self._store.look(_held_flows):
+        flows = await self._store.look(_held_flows)
+        self._due = {flow: self._due.get(flow, began) for flow in flows}
+        for flow in flows:
+            started = self._clock.monotonic()
+            if started < self._due[flow]:
+                continue
             await self.sweep(flow)
-        return min(max(SWEEP_SECONDS, SHARE * (self._clock.monotonic() - began)), SWEEP_SECONDS_MAX)
+            ended = self._clock.monotonic()
+            self._due[flow] = ended + min(FLOW_SHARE * (ended - started), SWEEP_SECONDS_MAX)
+        return min(max(SWEEP_SECONDS, TURN_SHARE * (self._clock.monotonic() - began)), SWEEP_SECONDS_MAX)
 
     async def sweep(self, flow: str) -> None:
         """Move the holds of one flow on."""
