@@ -75,6 +75,13 @@ def connection(url: str, api_key: str | None) -> Connection:
     return Connection(tuple(part.strip().rstrip("/") for part in url.split(",")), api_key)
 
 
+_OF_WORKERS = {
+    # PySpark asks Java three times with every call on a column where in the program it was made, for the message of an
+    # error. A worker compiles with every lease: it took half of the time of a small one. `flows check` leaves it on.
+    "spark.python.sql.dataFrameDebugging.enabled": "false"
+}
+
+
 def spark_for(settings: SparkSettings, url: str | None = None, api_key: str | None = None) -> Session:
     """Start Spark; it takes a while, and says so."""
     from forebay.spark.session import spark_session
@@ -85,6 +92,7 @@ def spark_for(settings: SparkSettings, url: str | None = None, api_key: str | No
         "spark.driver.memory": f"{settings.memory // 2**20}m",
         # Jobs of parcels run beside each other: none waits until all tasks of another are done.
         "spark.scheduler.mode": "FAIR",
+        **({} if url is None else _OF_WORKERS),
         **_ui(settings),
         **properties_of(settings),
     }

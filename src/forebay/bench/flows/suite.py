@@ -42,6 +42,7 @@ def _throughput(directory: Path, plan: FlowsPlan, tell: Callable[[str], None]) -
     settings = {
         "spark.log.level": "ERROR",
         "spark.scheduler.mode": "FAIR",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # as a worker has it
         "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
     }

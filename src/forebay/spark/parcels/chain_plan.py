@@ -153,8 +153,7 @@ class ChainPlan:
         is_bad = f.col("kind") == "bad"
         bad = sides.where(is_bad).drop("seq", "kind", "count").withColumnsRenamed({"text": CAUSE, "input_seq": "seq"})
         self._bad.append(BadRows(bad, inputs.own))
-        kind = f.col("kind")
-        counted = f.when(kind == "note", NOTE).when(kind == "skipped", SKIPPED).otherwise(FILTERED)
+        counted = f"CASE kind WHEN 'note' THEN {NOTE} WHEN 'skipped' THEN {SKIPPED} ELSE {FILTERED} END"
         self._ways.append(as_counts(sides.where(~is_bad), counted))
         return good_rows(found)
 
@@ -179,9 +178,9 @@ class ChainPlan:
     def _observed(self, frame: DataFrame, number: int) -> DataFrame:
         observation = Observation(f"action_{number}")
         self.observations[number] = observation
-        counts = [f.count(f.lit(1)).alias("all")]
+        counts = [f.expr("count(1)").alias("all")]
         if DID in frame.columns:
-            counts += [f.count_if(f.col(DID) == did).alias(did) for did in self._dids]
+            counts += [f.expr(f"count_if({DID} = '{did}')").alias(did) for did in self._dids]
         return frame.observe(observation, *counts)
 
     # --- the ends ---
