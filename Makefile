@@ -43,7 +43,7 @@ test: $(STAMP) ## Run the tests, with real servers and a browser.
 	@echo "running the tests, from $$(date +%T) on"
 	$(BIN)/pytest $(PARALLEL) -m "not nightly" $(ARGS)
 
-test-fast: $(STAMP) ## Run the tests that are not marked slow, in under two minutes.
+test-fast: $(STAMP) ## Run the tests that are not marked slow, in two to three minutes.
 	$(BIN)/pytest $(PARALLEL) -m "not slow and not nightly" $(ARGS)
 
 test-nightly: $(STAMP) ## Run the tests that `make test` leaves out: benchmarks, in small.

@@ -66,7 +66,7 @@ LONGEST_FIRST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts processes is slow, so that `make test-fast` stays a matter of two minutes; the longest go first."""
+    """What starts processes is slow, so that `make test-fast` stays a matter of few minutes; the longest go first."""
     tests = Path(__file__).parent
     for item in items:
         if item.path.relative_to(tests).parts[0] in STARTS_PROCESSES:

@@ -18,7 +18,7 @@ ROOMS = {path.name for path in SOURCE.iterdir() if path.is_dir()}
 STORES = ("", "broker/", "broker/stores/")
 """What may be left out in front of a module's name: `embedded.database`, `stores.postgres`."""
 SECTIONS = {name.partition(".")[0] for name in KEYS if "." in name}
-OF_SPARK = re.compile(r"spark\.(read|sql|forebay)\b")
+OF_SPARK = re.compile(r"spark\.(read|sql|forebay|python)\b")
 """Spark's own words begin like our room and our section."""
 NO_METRICS = {"forebay_session", "forebay_server", "forebay_client"}
 CONNECTIONS = (
