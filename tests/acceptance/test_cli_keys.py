@@ -167,3 +167,20 @@ def test_keys_of_a_running_server_are_changed_without_loading_a_server() -> None
     program = "import sys, forebay.cli.keys_command; print('forebay.assemble' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "False\n"
+
+
+def test_key_stands_in_front_of_the_words_about_it_where_both_go_to_one_file(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "forebay",
+        "keys",
+        "create",
+        "root",
+        "--scope",
+        "admin",
+        "--data-dir",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True, timeout=60)
+    assert [line.partition(" ")[0][:8] for line in done.stdout.splitlines()[:2]] == ["forebay_", "key"]
