@@ -77,7 +77,7 @@ def connection(url: str, api_key: str | None) -> Connection:
 
 _OF_WORKERS = {
     # PySpark asks Java three times with every call on a column where in the program it was made, for the message of an
-    # error. A worker compiles with every lease: it took half of the time of a small one. `flows check` leaves it on.
+    # error. A worker compiles with every lease, and that took longer by it. `flows check` leaves it on.
     "spark.python.sql.dataFrameDebugging.enabled": "false"
 }
 
